@@ -1,0 +1,12 @@
+//! icewright keeps Apache Iceberg tables healthy.
+//!
+//! `config -> policy -> inspect -> plan -> rewrite -> commit -> report`: data flows one way.
+
+pub mod catalog;
+pub mod clock;
+pub mod error;
+pub mod plan;
+pub mod policy;
+pub mod rewrite;
+pub mod storage;
+pub mod table;

@@ -1,0 +1,64 @@
+//! What should be done to a table, and why, and why not. Pure: metadata, policy and `now` in, plans out.
+
+use std::sync::Arc;
+
+use iceberg::spec::SnapshotRef;
+
+use crate::table::{FileEntry, PartitionTuple};
+
+/// A data file to rewrite with the delete files that apply to it.
+#[derive(Debug, Clone)]
+pub struct RewriteTask {
+    /// The data file.
+    pub data_file: Arc<FileEntry>,
+    /// Delete files that apply to it by sequence number, spec and partition. Shared between tasks.
+    pub delete_files: Vec<Arc<FileEntry>>,
+}
+
+/// A unit of rewriting: files of one partition, written anew into the table's default spec.
+#[derive(Debug, Clone)]
+pub struct FileGroup {
+    /// Number within the plan, from 0.
+    pub index: usize,
+    /// Output spec and, where every input has it, the partition values. `None`: inputs of other specs are pooled,
+    /// and each row's partition must be computed.
+    pub partition: Option<Arc<PartitionTuple>>,
+    /// Output partition spec id.
+    pub output_spec_id: i32,
+    /// Inputs.
+    pub tasks: Vec<RewriteTask>,
+    /// Sum of the inputs' sizes.
+    pub input_bytes: u64,
+    /// How many files should come out.
+    pub expected_output_files: u64,
+    /// Target size of an output file in bytes.
+    pub input_split_size_bytes: u64,
+    /// An output file is closed before it grows past this.
+    pub write_max_file_size_bytes: u64,
+}
+
+/// The outcome of planning a compaction.
+#[derive(Debug, Clone, Default)]
+pub struct RewritePlan {
+    /// The snapshot planned from.
+    pub snapshot: Option<SnapshotRef>,
+    /// Groups in execution order.
+    pub groups: Vec<FileGroup>,
+    /// What was left alone and why, one line per reason.
+    pub skipped: Vec<Skipped>,
+    /// Live data files looked at.
+    pub considered_data_files: usize,
+}
+
+/// Something that was left alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skipped {
+    /// Stable name of the reason, for labels and goldens, such as `right_size`.
+    pub reason: &'static str,
+    /// For a person: what and why, and what would change it.
+    pub detail: String,
+    /// Files concerned.
+    pub files: usize,
+    /// Bytes concerned.
+    pub bytes: u64,
+}

@@ -1,0 +1,228 @@
+//! What an operator wants for a table. Job: TOML policies -> one [`TablePolicy`] per table, each value with its origin.
+//! Pure. It must never look at a catalog or a store.
+
+use std::time::Duration;
+
+/// A length of time, or a multiple of the table's commit interval (`"3x"`).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Span {
+    /// A fixed duration.
+    Fixed(Duration),
+    /// So many commit intervals.
+    Intervals(f64),
+}
+
+impl Span {
+    /// The duration this span means for a table that commits every `commit_interval`.
+    pub fn resolve(self, commit_interval: Duration) -> Duration {
+        match self {
+            Self::Fixed(d) => d,
+            Self::Intervals(n) => commit_interval.mul_f64(n),
+        }
+    }
+}
+
+/// How often the table's writer commits.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum CommitInterval {
+    /// As configured.
+    Fixed(Duration),
+    /// Inferred from the table's own snapshots.
+    Auto,
+}
+
+/// When runs start.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Schedule {
+    /// Every so often, counted from the last run.
+    Every(Duration),
+    /// A cron expression, in the policy's time zone.
+    Cron(String),
+}
+
+/// Everything the daemon wants to know about one table's maintenance; all defaults are filled in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TablePolicy {
+    /// How often the writer commits.
+    pub commit_interval: CommitInterval,
+    /// When runs start.
+    pub schedule: Schedule,
+    /// IANA zone name of the schedule and of partition windows.
+    pub time_zone: String,
+    /// Wait between compaction and the two clean-ups.
+    pub delay: Span,
+    /// Compaction.
+    pub rewrite_data_files: RewriteDataFilesPolicy,
+    /// Snapshot expiry.
+    pub expire_snapshots: ExpireSnapshotsPolicy,
+    /// Orphan removal.
+    pub remove_orphan_files: RemoveOrphanFilesPolicy,
+}
+
+/// Options of compaction: Iceberg's names and defaults.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RewriteDataFilesPolicy {
+    /// Whether this action runs.
+    pub enabled: bool,
+    /// Rewrite every file, whatever its size.
+    pub rewrite_all: bool,
+    /// `None`: the table's `write.target-file-size-bytes`, else 512 MiB.
+    pub target_file_size_bytes: Option<u64>,
+    /// `None`: 0.75 x target, truncated.
+    pub min_file_size_bytes: Option<u64>,
+    /// `None`: 1.8 x target, truncated.
+    pub max_file_size_bytes: Option<u64>,
+    /// A group of at least this many files (and at least 2) is rewritten.
+    pub min_input_files: usize,
+    /// Input bytes of a file group at most.
+    pub max_file_group_size_bytes: u64,
+    /// Input files of a file group at most.
+    pub max_file_group_input_files: Option<usize>,
+    /// A data file with this many delete files is rewritten.
+    pub delete_file_threshold: Option<usize>,
+    /// A data file with this share of its rows deleted by file-scoped deletes is rewritten.
+    pub delete_ratio_threshold: f64,
+    /// Input files of a run at most.
+    pub max_files_to_rewrite: Option<usize>,
+    /// Order of the groups.
+    pub rewrite_job_order: RewriteJobOrder,
+    /// File groups rewritten at the same time.
+    pub max_concurrent_file_group_rewrites: usize,
+    /// Whether to commit in several batches.
+    pub partial_progress: PartialProgress,
+    /// Which partitions take part.
+    pub partitions: PartitionSelection,
+}
+
+impl Default for RewriteDataFilesPolicy {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            rewrite_all: false,
+            target_file_size_bytes: None,
+            min_file_size_bytes: None,
+            max_file_size_bytes: None,
+            min_input_files: 5,
+            max_file_group_size_bytes: 100 << 30,
+            max_file_group_input_files: None,
+            delete_file_threshold: None,
+            delete_ratio_threshold: 0.3,
+            max_files_to_rewrite: None,
+            rewrite_job_order: RewriteJobOrder::None,
+            max_concurrent_file_group_rewrites: 5,
+            partial_progress: PartialProgress::default(),
+            partitions: PartitionSelection::All,
+        }
+    }
+}
+
+/// Order in which file groups are rewritten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RewriteJobOrder {
+    /// Plan order.
+    None,
+    /// Fewest bytes first.
+    BytesAsc,
+    /// Most bytes first.
+    BytesDesc,
+    /// Fewest files first.
+    FilesAsc,
+    /// Most files first.
+    FilesDesc,
+}
+
+/// `partial-progress`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PartialProgress {
+    /// Commit in up to `max_commits` batches instead of one.
+    pub enabled: bool,
+    /// Batches at most.
+    pub max_commits: usize,
+    /// `None`: as many as `max_commits`.
+    pub max_failed_commits: Option<usize>,
+}
+
+impl Default for PartialProgress {
+    fn default() -> Self {
+        Self { enabled: false, max_commits: 10, max_failed_commits: None }
+    }
+}
+
+/// Which partitions a rewrite looks at.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PartitionSelection {
+    /// All of them.
+    All,
+    /// The partition of one time window before now, in the policy's time zone.
+    Window {
+        /// The partition field (or its source column) holding a formatted local time or a time transform.
+        column: String,
+        /// Which window.
+        window: Window,
+        /// strftime format of a string partition value; `None` for day and hour transforms.
+        format: Option<String>,
+    },
+    /// Conditions that must all hold.
+    Conditions(Vec<PartitionCondition>),
+}
+
+/// A window of local time, by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Window {
+    /// The hour before the current one.
+    PreviousHour,
+    /// The day before the current one.
+    PreviousDay,
+}
+
+/// One condition on a partition value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PartitionCondition {
+    /// The partition field (or its source column).
+    pub column: String,
+    /// What must hold.
+    pub test: PartitionTest,
+}
+
+/// What must hold for a partition value. Values are text, parsed by the partition field's type.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PartitionTest {
+    /// One of these values.
+    Equal(Vec<String>),
+    /// The value as a time is more than this before now.
+    Older {
+        /// Age.
+        than: Span,
+        /// strftime format of a string value.
+        format: Option<String>,
+    },
+    /// The value as a time is at most this before now.
+    Newer {
+        /// Age.
+        than: Span,
+        /// strftime format of a string value.
+        format: Option<String>,
+    },
+}
+
+/// Options of snapshot expiry.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExpireSnapshotsPolicy {
+    /// Whether this action runs.
+    pub enabled: bool,
+    /// Snapshots older than this expire, unless a ref keeps them.
+    pub older_than: Span,
+    /// Ancestors kept on each branch whatever their age, unless the branch has its own number.
+    pub retain_last: usize,
+}
+
+/// Options of orphan removal.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RemoveOrphanFilesPolicy {
+    /// Whether this action runs.
+    pub enabled: bool,
+    /// Age at which provable garbage goes.
+    pub older_than: Span,
+    /// Age at which a file goes that no one refers to, without further proof.
+    pub unproven_min_age: Span,
+}

@@ -1,0 +1,60 @@
+//! Files of tables. Paths are the absolute URIs that metadata holds (`s3://bucket/key`, `file:///dir/f`, `/dir/f`),
+//! kept verbatim as opaque text. [`Store::delete_batch`] is called from [`delete_files`] only.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::BoxStream;
+
+use crate::error::Result;
+
+/// A file found by listing, or looked up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedFile {
+    /// Absolute path with the scheme and spelling of the listed prefix.
+    pub path: String,
+    /// Size in bytes.
+    pub size: u64,
+    /// Last modification, milliseconds since the epoch, if the store told one.
+    pub last_modified_ms: Option<i64>,
+}
+
+/// One store, or several behind one face that picks by scheme, bucket and credential prefix.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// The whole file, in one request. [`crate::error::ErrorKind::NotFound`] if there is none.
+    async fn read(&self, path: &str) -> Result<Bytes>;
+    /// Some bytes of it; a short answer is an error.
+    async fn read_range(&self, path: &str, range: Range<u64>) -> Result<Bytes>;
+    /// Size and modification time; `None` if there is no such file.
+    async fn stat(&self, path: &str) -> Result<Option<ListedFile>>;
+    /// A new file, streamed in parts of bounded size. Never overwrites: an existing file is an error.
+    async fn writer(&self, path: &str) -> Result<Box<dyn StoreWriter>>;
+    /// Writes a small new file in one go. Never overwrites.
+    async fn write(&self, path: &str, content: Bytes) -> Result<()> {
+        let mut writer = self.writer(path).await?;
+        writer.write(content).await?;
+        writer.close().await?;
+        Ok(())
+    }
+    /// Every file under `prefix/`, recursively. A prefix that does not exist yields nothing.
+    fn list(&self, prefix: &str) -> BoxStream<'static, Result<ListedFile>>;
+    /// Deletes files, each with its own result; a file that is already gone counts as deleted.
+    async fn delete_batch(&self, paths: &[String]) -> Vec<Result<()>>;
+}
+
+/// A shared store.
+pub type StoreRef = Arc<dyn Store>;
+
+/// A file being written.
+#[async_trait]
+pub trait StoreWriter: Send {
+    /// Appends.
+    async fn write(&mut self, content: Bytes) -> Result<()>;
+    /// Makes the file visible; returns its size in bytes.
+    async fn close(&mut self) -> Result<u64>;
+    /// Gives up: nothing becomes visible, uploaded parts are freed.
+    async fn abort(&mut self) -> Result<()>;
+}

@@ -1,0 +1,58 @@
+//! What planning may know about a table. Pure data and pure functions over it.
+
+pub mod file;
+
+use std::sync::Arc;
+
+use iceberg::TableIdent;
+use iceberg::spec::{ManifestFile, SnapshotRef};
+
+use crate::catalog::{Catalog, LoadedTable};
+use crate::storage::StoreRef;
+pub use file::{FileEntry, PartitionTuple};
+
+/// A table within reach: its name, its catalog, its files, and the metadata last loaded. Cheap to clone.
+#[derive(Clone)]
+pub struct TableHandle {
+    /// Name of the catalog in the configuration.
+    pub catalog_name: String,
+    /// Namespace and table name.
+    pub ident: TableIdent,
+    /// The catalog.
+    pub catalog: Arc<dyn Catalog>,
+    /// The store for this table's files, with the table's credentials.
+    pub store: StoreRef,
+    /// Metadata as of the last load.
+    pub loaded: Arc<LoadedTable>,
+}
+
+impl TableHandle {
+    /// `catalog.namespace.table`, as logs, metrics and patterns name it.
+    pub fn name(&self) -> String {
+        let mut parts = vec![self.catalog_name.as_str()];
+        parts.extend(self.ident.namespace().as_ref().iter().map(String::as_str));
+        parts.push(self.ident.name());
+        parts.join(".")
+    }
+
+    /// The same table with metadata loaded anew.
+    pub async fn refresh(&self) -> crate::error::Result<Self> {
+        let loaded = Arc::new(self.catalog.load_table(&self.ident).await?);
+        Ok(Self { loaded, ..self.clone() })
+    }
+}
+
+/// A table's live files as of one snapshot.
+#[derive(Debug, Clone)]
+pub struct TableState {
+    /// Metadata.
+    pub loaded: Arc<LoadedTable>,
+    /// The snapshot described; `None` for a table without one.
+    pub snapshot: Option<SnapshotRef>,
+    /// Its manifests, in manifest-list order.
+    pub manifests: Vec<ManifestFile>,
+    /// Live data files, in manifest order.
+    pub data_files: Vec<Arc<FileEntry>>,
+    /// Live delete files, in manifest order.
+    pub delete_files: Vec<Arc<FileEntry>>,
+}
