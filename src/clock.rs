@@ -21,6 +21,7 @@ impl SystemClock {
     }
 }
 
+#[allow(clippy::disallowed_methods, reason = "this is the place that reads the clock")]
 impl Clock for SystemClock {
     fn now_ms(&self) -> i64 {
         jiff::Timestamp::now().as_millisecond()

@@ -4,9 +4,13 @@
 
 pub mod catalog;
 pub mod clock;
+pub mod commit;
 pub mod error;
+pub mod inspect;
+pub mod meta;
 pub mod plan;
 pub mod policy;
 pub mod rewrite;
+pub mod run_id;
 pub mod storage;
 pub mod table;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use iceberg::spec::{SnapshotReference, SnapshotRef, TableMetadata};
+use iceberg::spec::{SnapshotRef, SnapshotReference, TableMetadata};
 use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
 pub use iceberg_catalog_rest::StorageCredential;
 
@@ -81,5 +81,10 @@ pub trait Catalog: Send + Sync {
     /// The table's current metadata. [`crate::error::ErrorKind::NotFound`] if it is gone.
     async fn load_table(&self, table: &TableIdent) -> Result<LoadedTable>;
     /// Asks the catalog to apply `updates` if all `requirements` hold. Never retried inside, except where provably not applied.
-    async fn commit_table(&self, table: &TableIdent, requirements: Vec<TableRequirement>, updates: Vec<TableUpdate>) -> CommitOutcome;
+    async fn commit_table(
+        &self,
+        table: &TableIdent,
+        requirements: Vec<TableRequirement>,
+        updates: Vec<TableUpdate>,
+    ) -> CommitOutcome;
 }

@@ -62,3 +62,23 @@ pub struct Skipped {
     /// Bytes concerned.
     pub bytes: u64,
 }
+
+/// What shall leave the metadata.
+#[derive(Debug, Clone, Default)]
+pub struct ExpirePlan {
+    /// Snapshots to remove.
+    pub remove_snapshots: Vec<i64>,
+    /// Branches and tags to remove (too old, or naming a snapshot that is gone).
+    pub remove_refs: Vec<String>,
+    /// Every ref and its snapshot as the plan saw them; the commit asserts them all.
+    pub refs_seen: std::collections::BTreeMap<String, i64>,
+    /// What was kept and why, one line per reason.
+    pub skipped: Vec<Skipped>,
+}
+
+impl ExpirePlan {
+    /// Nothing would change.
+    pub fn is_empty(&self) -> bool {
+        self.remove_snapshots.is_empty() && self.remove_refs.is_empty()
+    }
+}

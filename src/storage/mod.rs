@@ -1,6 +1,8 @@
 //! Files of tables. Paths are the absolute URIs that metadata holds (`s3://bucket/key`, `file:///dir/f`, `/dir/f`),
 //! kept verbatim as opaque text. [`Store::delete_batch`] is called from [`delete_files`] only.
 
+pub mod delete_files;
+
 use std::ops::Range;
 use std::sync::Arc;
 

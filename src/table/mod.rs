@@ -42,6 +42,12 @@ impl TableHandle {
     }
 }
 
+impl std::fmt::Debug for TableHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("TableHandle").field(&self.name()).finish()
+    }
+}
+
 /// A table's live files as of one snapshot.
 #[derive(Debug, Clone)]
 pub struct TableState {

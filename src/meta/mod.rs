@@ -1,0 +1,1 @@
+//! Manifests and manifest lists: a reader that decodes only what is needed, and writers for what a commit changes.

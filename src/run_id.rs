@@ -1,0 +1,64 @@
+//! The identity of a run: written into every file name and snapshot summary that the run makes,
+//! so that a later start, or another tool, can tell what it left behind.
+
+use std::fmt;
+
+use uuid::Uuid;
+
+/// Snapshot summary key holding the run id.
+pub const SUMMARY_RUN_ID: &str = "icewright.run-id";
+/// Snapshot summary key holding the action, such as `rewrite-data-files`.
+pub const SUMMARY_ACTION: &str = "icewright.action";
+
+const PREFIX: &str = "icewright-";
+
+/// A run's id: a version 7 UUID, whose first bits tell when the run started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RunId(pub Uuid);
+
+impl RunId {
+    /// When the run started, milliseconds since the epoch.
+    pub fn started_ms(self) -> i64 {
+        i64::try_from(self.0.as_u128() >> 80).unwrap_or(i64::MAX)
+    }
+
+    /// The part of file names that marks a file as made by this run: `icewright-<uuid>`.
+    pub fn file_token(self) -> String {
+        format!("{PREFIX}{}", self.0.hyphenated())
+    }
+
+    /// The run that made a file, by the last path segment of the file's path.
+    pub fn from_file_name(path: &str) -> Option<Self> {
+        let name = path.rsplit('/').next()?;
+        let rest = &name[name.find(PREFIX)? + PREFIX.len()..];
+        Uuid::try_parse(rest.get(..36)?).ok().filter(|u| u.get_version_num() == 7).map(Self)
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.hyphenated().fmt(f)
+    }
+}
+
+impl std::str::FromStr for RunId {
+    type Err = uuid::Error;
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        Uuid::try_parse(s).map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::{Clock, SystemClock};
+
+    #[test]
+    fn a_file_name_gives_back_its_run() {
+        let run = RunId(SystemClock.uuid());
+        let path = format!("s3://b/data/a=icewright-x/00000-1-{}-00007.parquet", run.file_token());
+        assert_eq!(RunId::from_file_name(&path), Some(run));
+        assert_eq!(RunId::from_file_name("s3://b/data/00000-1-icewright-nonsense-00007.parquet"), None);
+        assert!((SystemClock.now_ms() - run.started_ms()).abs() < 60_000);
+    }
+}
