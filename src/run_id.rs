@@ -7,6 +7,8 @@ use uuid::Uuid;
 
 /// Snapshot summary key holding the run id.
 pub const SUMMARY_RUN_ID: &str = "icewright.run-id";
+/// Snapshot summary key that is `true` on the last batch of a run: a start that finds a run without it knows the run was cut short.
+pub const SUMMARY_RUN_COMPLETE: &str = "icewright.run-complete";
 /// Snapshot summary key holding the action, such as `rewrite-data-files`.
 pub const SUMMARY_ACTION: &str = "icewright.action";
 

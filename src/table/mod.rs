@@ -1,6 +1,7 @@
 //! What planning may know about a table. Pure data and pure functions over it.
 
 pub mod file;
+pub mod history;
 
 use std::sync::Arc;
 

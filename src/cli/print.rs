@@ -1,0 +1,195 @@
+//! Output for people and for pipes.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::task::JoinHandle;
+
+use super::once::TableReport;
+use super::plan::{ActionPlan, TablePlan};
+use crate::catalog::LoadedTable;
+use crate::error::Result;
+use crate::inspect::TableStats;
+use crate::plan::Skipped;
+use crate::report::run_report::RewriteReport;
+use crate::rewrite::Progress;
+use crate::schedule::run_table::{CleanUpReport, StepReport};
+
+/// One line of JSON.
+pub(super) fn json(value: &impl Serialize) -> Result<()> {
+    let line = serde_json::to_string(value)?;
+    println!("{line}");
+    Ok(())
+}
+
+/// `1536` as `1.5 KiB`.
+pub(crate) fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{count} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+/// Keeps one line on the terminal up to date until aborted.
+pub(super) fn show_progress(table: String, progress: Arc<Progress>) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            let rows = progress.rows.load(Ordering::Relaxed);
+            let read = bytes(progress.bytes_read.load(Ordering::Relaxed));
+            let written = bytes(progress.bytes_written.load(Ordering::Relaxed));
+            eprint!("\r\x1b[2K{table}: {rows} rows, read {read}, written {written}");
+            // A terminal that is gone is no reason to stop working.
+            let _ = std::io::stderr().flush();
+        }
+    })
+}
+
+/// The report of `once`.
+pub(super) fn table_report(report: &TableReport) {
+    let mut text = format!("\r\x1b[2K{}: {}\n", report.table, report.outcome);
+    if !std::io::IsTerminal::is_terminal(&std::io::stdout()) {
+        text = format!("{}: {}\n", report.table, report.outcome);
+    }
+    for step in &report.steps {
+        match step {
+            StepReport::RewriteDataFiles(rewrite) => rewrite_lines(&mut text, rewrite),
+            StepReport::CleanUp(clean_up) => clean_up_lines(&mut text, clean_up),
+        }
+    }
+    for (label, value) in [("clean-up not due", &report.not_due), ("error", &report.error)] {
+        if let Some(value) = value {
+            line(&mut text, label, value);
+        }
+    }
+    print!("{text}");
+}
+
+fn line(text: &mut String, label: &str, value: &str) {
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "  {label}: {value}");
+}
+
+/// One line on what a compaction did.
+pub(crate) fn rewrite_summary(report: &RewriteReport) -> String {
+    if report.planned_groups == 0 {
+        return report.reason.clone().unwrap_or_else(|| "nothing to do".into());
+    }
+    let mut text = format!(
+        "{} data files ({}) -> {} ({}), {} rows in, {} deleted, {} out; {} delete files left; {} of {} groups, {} commits, {:.1} s",
+        report.rewritten_data_files,
+        bytes(report.rewritten_bytes),
+        report.added_data_files,
+        bytes(report.added_bytes),
+        report.input_rows,
+        report.deleted_rows,
+        report.output_rows,
+        report.removed_delete_files,
+        report.committed_groups,
+        report.planned_groups,
+        report.commits,
+        report.duration_ms as f64 / 1000.0,
+    );
+    if let Some(reason) = &report.reason {
+        let _ = write!(text, "; {reason}");
+    }
+    text
+}
+
+fn rewrite_lines(text: &mut String, report: &RewriteReport) {
+    line(text, "rewrite-data-files", &format!("{}: {}", report.outcome.as_str(), rewrite_summary(report)));
+    skipped_lines(text, &report.skipped);
+    for error in &report.errors {
+        line(text, "  error", error);
+    }
+}
+
+fn skipped_lines(text: &mut String, skipped: &[Skipped]) {
+    for skip in skipped {
+        line(text, &format!("  left alone ({})", skip.reason), &format!("{} files: {}", skip.files, skip.detail));
+    }
+}
+
+fn clean_up_lines(text: &mut String, report: &CleanUpReport) {
+    if let Some(expired) = &report.expire_snapshots {
+        line(text, "expire-snapshots", &expired.summary());
+    }
+    if let Some(orphans) = &report.remove_orphan_files {
+        line(text, "remove-orphan-files", &orphans.summary());
+    }
+    for (action, reason) in &report.skipped {
+        line(text, action, &format!("skipped: {reason}"));
+    }
+    for (action, error) in &report.errors {
+        line(text, action, &format!("failed: {error}"));
+    }
+}
+
+/// The plan of one table.
+pub(super) fn table_plan(plan: &TablePlan) {
+    let mut text = format!("{}\n", plan.table);
+    line(&mut text, "policies", &plan.policies.join(", "));
+    line(&mut text, "commit interval", &format!("{} s, delay {} s", plan.commit_interval_s, plan.delay_s));
+    line(&mut text, "next", &plan.next_step);
+    match &plan.rewrite_data_files {
+        ActionPlan::Nothing(reason) => line(&mut text, "rewrite-data-files", reason),
+        ActionPlan::Would(outline) => {
+            let summary = format!(
+                "{} of {} data files ({}) in {} groups -> about {} files",
+                outline.input_files,
+                outline.considered_data_files,
+                bytes(outline.input_bytes),
+                outline.file_groups,
+                outline.expected_output_files
+            );
+            line(&mut text, "rewrite-data-files", &summary);
+            for drawn in outline.drawing.lines() {
+                let _ = writeln!(text, "    {drawn}");
+            }
+        }
+    }
+    match &plan.expire_snapshots {
+        ActionPlan::Nothing(reason) => line(&mut text, "expire-snapshots", reason),
+        ActionPlan::Would(outline) => {
+            let refs = if outline.refs.is_empty() { String::new() } else { format!(", refs {}", outline.refs.join(", ")) };
+            line(&mut text, "expire-snapshots", &format!("{} snapshots{refs}", outline.snapshots));
+            for kept in &outline.kept {
+                line(&mut text, &format!("  kept ({})", kept.reason), &kept.detail);
+            }
+        }
+    }
+    match &plan.remove_orphan_files {
+        ActionPlan::Nothing(reason) => line(&mut text, "remove-orphan-files", reason),
+        ActionPlan::Would(report) => line(&mut text, "remove-orphan-files", &report.summary()),
+    }
+    let _ = writeln!(text, "  settings:");
+    for (key, origin) in &plan.origins {
+        let _ = writeln!(text, "    {key}: {origin}");
+    }
+    print!("{text}");
+}
+
+/// The numbers of one table.
+pub(super) fn stats(name: &str, loaded: &LoadedTable, stats: &TableStats) -> Result<()> {
+    let mut text = format!("{name}\n");
+    line(&mut text, "metadata", &loaded.metadata_location);
+    if let serde_json::Value::Object(numbers) = serde_json::to_value(stats)? {
+        for (key, value) in numbers {
+            let shown = match (key.ends_with("bytes"), value.as_u64()) {
+                (true, Some(count)) => format!("{count} ({})", bytes(count)),
+                _ => value.to_string(),
+            };
+            line(&mut text, &key, &shown);
+        }
+    }
+    print!("{text}");
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! Wiring: configuration -> catalogs, stores, budgets -> scheduler, collector and server. Owns the order of start and stop.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::catalog::rest::RestCatalog;
+use crate::clock::SystemClock;
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::inspect::ManifestCache;
+use crate::report::events::Reporter;
+use crate::report::metrics::Metrics;
+use crate::rewrite::memory::MemoryBudget;
+use crate::schedule::collector::collect_forever;
+use crate::schedule::env::{ActiveRuns, Env};
+use crate::schedule::fleet::{Fleet, Member};
+use crate::schedule::scheduler::Scheduler;
+use crate::server::{self, Readiness, ServerState};
+use crate::storage::Storages;
+
+/// Share of the memory limit that summaries of manifests may take.
+const MANIFEST_CACHE_SHARE: u64 = 16;
+
+/// What every command that reaches tables needs.
+pub struct Parts {
+    /// Shared by all runs.
+    pub env: Env,
+    /// The tables.
+    pub fleet: Arc<Fleet>,
+    /// All metrics.
+    pub metrics: Arc<Metrics>,
+}
+
+/// Builds everything that needs no network yet. A catalog that is down is no error here.
+pub fn assemble(config: &Config, cancel: CancellationToken) -> Result<Parts> {
+    let metrics = Arc::new(Metrics::new(config.metrics.max_tables)?);
+    let mut members = BTreeMap::new();
+    for (name, settings) in &config.catalogs {
+        let catalog = Arc::new(RestCatalog::new(settings.rest_config(name), metrics.clone())?);
+        let storages = Storages::new(settings.properties.clone(), metrics.clone());
+        members.insert(name.clone(), Member { catalog, storages });
+    }
+    let memory = config.limits.memory_bytes;
+    let env = Env {
+        clock: SystemClock::shared(),
+        memory: Arc::new(MemoryBudget::new(memory - memory / MANIFEST_CACHE_SHARE)),
+        manifests: Arc::new(ManifestCache::new(memory / MANIFEST_CACHE_SHARE)),
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
+        active: ActiveRuns::default(),
+        run_timeout: config.limits.run_timeout,
+        cancel,
+    };
+    Ok(Parts { env, fleet: Arc::new(Fleet::new(members, config.policies.clone())), metrics })
+}
+
+/// Runs the daemon until the token is cancelled. The listener is bound by the caller, so that a taken port is known at once.
+pub async fn run(config: &Config, listener: TcpListener, cancel: CancellationToken) -> Result<()> {
+    let parts = assemble(config, cancel.clone())?;
+    let catalogs = parts.fleet.catalog_names();
+    let readiness = Arc::new(Readiness::new(&catalogs));
+    let reporter = Arc::new(Reporter::new(parts.metrics.clone(), readiness.clone()));
+    reporter.started(config, &listener);
+
+    // The server outlives the scheduler, so that health tells of the drain.
+    let server_stop = CancellationToken::new();
+    let state = ServerState { metrics: parts.metrics.clone(), readiness, heartbeat: reporter.heartbeat_cell() };
+    let server = tokio::spawn(server::serve(listener, state, server_stop.clone()));
+    let collector = tokio::spawn(collect_forever(
+        parts.env.clone(),
+        parts.fleet.clone(),
+        reporter.clone(),
+        config.metrics.interval,
+    ));
+    let scheduler = Scheduler::new(parts.env.clone(), parts.fleet, reporter.clone(), config.limits.concurrent_tables);
+    let mut scheduling = tokio::spawn(scheduler.run());
+
+    cancel.cancelled().await;
+    reporter.stopping(config.server.grace);
+    collector.abort();
+    if tokio::time::timeout(config.server.grace, &mut scheduling).await.is_err() {
+        tracing::warn!("runs did not end within the grace time; what they wrote is in no snapshot");
+        scheduling.abort();
+    }
+    server_stop.cancel();
+    let _ = tokio::time::timeout(Duration::from_secs(1), server).await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Binds the address of metrics and health.
+pub async fn bind(address: std::net::SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|e| Error::unavailable(format!("listen on {address}: {e} (choose another `server.listen`)")))
+}

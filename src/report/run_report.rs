@@ -1,0 +1,153 @@
+//! What a run did, what it left alone, and why. Serialised by `--json`; keys are stable.
+
+use serde::Serialize;
+
+use crate::error::{Error, ErrorKind};
+use crate::plan::Skipped;
+use crate::report::Outcome;
+
+/// The report of compacting one table.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RewriteReport {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Why nothing was done, or why it failed.
+    pub reason: Option<String>,
+    /// Live data files looked at.
+    pub considered_data_files: usize,
+    /// File groups planned. Always the sum of the four below.
+    pub planned_groups: usize,
+    /// Groups whose outputs are in the table.
+    pub committed_groups: usize,
+    /// Groups that could not be rewritten, or whose commit failed.
+    pub failed_groups: usize,
+    /// Groups that lost against another writer.
+    pub conflicted_groups: usize,
+    /// Groups not finished because the run was stopped or another group failed.
+    pub abandoned_groups: usize,
+    /// Data files replaced.
+    pub rewritten_data_files: usize,
+    /// Data files written in their place.
+    pub added_data_files: usize,
+    /// Delete files that left because they apply to nothing any more.
+    pub removed_delete_files: usize,
+    /// Bytes of the replaced files.
+    pub rewritten_bytes: u64,
+    /// Bytes of the new files.
+    pub added_bytes: u64,
+    /// Rows in the replaced files.
+    pub input_rows: u64,
+    /// Rows taken out by deletes.
+    pub deleted_rows: u64,
+    /// Rows in the new files.
+    pub output_rows: u64,
+    /// Commits in the table.
+    pub commits: usize,
+    /// Commit attempts that lost a race, whether or not a later attempt won.
+    pub conflicts: u32,
+    /// Commits whose answer was lost, whether or not they were settled.
+    pub unknown_commits: u32,
+    /// Commits of which it is still not known whether they are in the table.
+    pub unsettled_commits: u32,
+    /// When the last commit was made, milliseconds since the epoch.
+    pub last_commit_ms: Option<i64>,
+    /// How long it took.
+    pub duration_ms: i64,
+    /// What was left alone, one entry per reason.
+    pub skipped: Vec<Skipped>,
+    /// What went wrong, one line per group or commit; at most [`RewriteReport::MAX_ERRORS`].
+    pub errors: Vec<String>,
+}
+
+impl RewriteReport {
+    /// Error lines kept; the counts go on.
+    pub const MAX_ERRORS: usize = 20;
+
+    /// A report of nothing done yet.
+    pub fn new() -> Self {
+        Self {
+            outcome: Outcome::Skipped,
+            reason: None,
+            considered_data_files: 0,
+            planned_groups: 0,
+            committed_groups: 0,
+            failed_groups: 0,
+            conflicted_groups: 0,
+            abandoned_groups: 0,
+            rewritten_data_files: 0,
+            added_data_files: 0,
+            removed_delete_files: 0,
+            rewritten_bytes: 0,
+            added_bytes: 0,
+            input_rows: 0,
+            deleted_rows: 0,
+            output_rows: 0,
+            commits: 0,
+            conflicts: 0,
+            unknown_commits: 0,
+            unsettled_commits: 0,
+            last_commit_ms: None,
+            duration_ms: 0,
+            skipped: Vec::new(),
+            errors: Vec::new(),
+        }
+    }
+
+    /// Nothing to do, and why.
+    pub fn skipped(reason: impl Into<String>) -> Self {
+        Self { reason: Some(reason.into()), ..Self::new() }
+    }
+
+    /// Could not even begin.
+    pub fn failed(error: &Error) -> Self {
+        Self { outcome: outcome_of(error.kind()), reason: Some(error.to_string()), ..Self::new() }
+    }
+
+    /// Remembers an error line.
+    pub fn note(&mut self, error: &Error) {
+        if self.errors.len() < Self::MAX_ERRORS {
+            self.errors.push(error.to_string());
+        }
+    }
+
+    /// Decides the outcome from what happened; the first error gives the reason.
+    pub fn conclude(&mut self) {
+        self.outcome = if self.unsettled_commits > 0 {
+            Outcome::Unknown
+        } else if self.failed_groups > 0 {
+            Outcome::Failed
+        } else if self.conflicted_groups > 0 {
+            Outcome::Conflict
+        } else if self.abandoned_groups > 0 {
+            Outcome::Cancelled
+        } else {
+            Outcome::Success
+        };
+        if self.outcome != Outcome::Success && self.reason.is_none() {
+            self.reason = self.errors.first().cloned();
+        }
+    }
+}
+
+impl Default for RewriteReport {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The outcome that an error means for a step.
+pub fn outcome_of(kind: ErrorKind) -> Outcome {
+    match kind {
+        ErrorKind::Unsupported => Outcome::Skipped,
+        ErrorKind::Conflict => Outcome::Conflict,
+        ErrorKind::CommitUnknown => Outcome::Unknown,
+        ErrorKind::Cancelled => Outcome::Cancelled,
+        ErrorKind::Config
+        | ErrorKind::Unavailable
+        | ErrorKind::NotFound
+        | ErrorKind::OutOfMemory
+        | ErrorKind::DataInvalid
+        | ErrorKind::Internal => Outcome::Failed,
+    }
+}

@@ -1,0 +1,61 @@
+//! What every run shares within one process: clock, memory, caches, and the runs under way.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Clock;
+use crate::inspect::ManifestCache;
+use crate::rewrite::memory::MemoryBudget;
+use crate::run_id::RunId;
+
+/// Shared by all runs of a process.
+#[derive(Clone)]
+pub struct Env {
+    /// Time and identifiers.
+    pub clock: Arc<dyn Clock>,
+    /// The one memory budget of all rewrites.
+    pub memory: Arc<MemoryBudget>,
+    /// Summaries of manifests already read.
+    pub manifests: Arc<ManifestCache>,
+    /// Threads a file group may use.
+    pub threads: usize,
+    /// Runs under way in this process; their files are nobody's orphans.
+    pub active: ActiveRuns,
+    /// A run is given up after this, so that what an older run left behind is provably garbage.
+    pub run_timeout: Duration,
+    /// Set when the process shall stop.
+    pub cancel: CancellationToken,
+}
+
+/// The runs under way.
+#[derive(Debug, Clone, Default)]
+pub struct ActiveRuns(Arc<Mutex<HashSet<RunId>>>);
+
+impl ActiveRuns {
+    /// Enters a run until the guard is dropped.
+    pub fn enter(&self, run_id: RunId) -> ActiveRun {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(run_id);
+        ActiveRun { runs: self.clone(), run_id }
+    }
+
+    /// Whether a run is under way here.
+    pub fn contains(&self, run_id: RunId) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&run_id)
+    }
+}
+
+/// Keeps a run among the active ones while it lives.
+#[derive(Debug)]
+pub struct ActiveRun {
+    runs: ActiveRuns,
+    run_id: RunId,
+}
+
+impl Drop for ActiveRun {
+    fn drop(&mut self) {
+        self.runs.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.run_id);
+    }
+}

@@ -1,0 +1,263 @@
+//! One compaction of one table: inspect -> plan -> check -> rewrite groups -> commit batches.
+//!
+//! ```text
+//! groups --(at most max-concurrent-file-group-rewrites)--> results --(batches)--> commits, one at a time
+//! ```
+//! Outputs are deleted only when their commit was definitely refused or never sent. An unknown commit ends the run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use crate::commit::replace::{StartSnapshot, commit_rewrite};
+use crate::commit::{CommitContext, CommitResult};
+use crate::error::{Error, ErrorKind, Result};
+use crate::inspect::inspect_table;
+use crate::plan::rewrite_data_files::{nothing_new_since_last_rewrite, plan_rewrite_data_files};
+use crate::plan::{FileGroup, RewritePlan, check};
+use crate::policy::TablePolicy;
+use crate::report::run_report::RewriteReport;
+use crate::rewrite::{Progress, RewriteContext, RewriteResult, rewrite_file_group};
+use crate::run_id::RunId;
+use crate::schedule::env::Env;
+use crate::storage::delete_files::{Proof, delete_files};
+use crate::table::TableHandle;
+
+/// Manifests read at the same time while inspecting one table.
+pub(crate) const INSPECT_CONCURRENCY: usize = 16;
+
+/// Plans a compaction of the table as it is now; `Err(reason)` in the inner result when there is nothing to plan.
+pub async fn plan(
+    env: &Env,
+    table: &TableHandle,
+    policy: &TablePolicy,
+    commit_interval: Duration,
+) -> Result<std::result::Result<RewritePlan, String>> {
+    if !policy.rewrite_data_files.enabled {
+        return Ok(Err("rewrite-data-files is disabled by the policy".into()));
+    }
+    if table.loaded.current_snapshot().is_none() {
+        return Ok(Err("the table has no snapshot".into()));
+    }
+    if let Some(reason) = nothing_new_since_last_rewrite(&table.loaded, policy) {
+        return Ok(Err(reason));
+    }
+    let state = inspect_table(table, &env.manifests, INSPECT_CONCURRENCY).await?;
+    let plan = plan_rewrite_data_files(&state, policy, commit_interval, env.clock.now_ms())?;
+    check::check_rewrite_plan(&state, &plan)?;
+    Ok(Ok(plan))
+}
+
+/// Compacts the table once. Never fails as a whole: the report says what happened.
+pub async fn rewrite_data_files(
+    env: &Env,
+    table: &TableHandle,
+    policy: &TablePolicy,
+    commit_interval: Duration,
+    run_id: RunId,
+    progress: Arc<Progress>,
+) -> RewriteReport {
+    let started = env.clock.now_ms();
+    let mut report = match plan(env, table, policy, commit_interval).await {
+        Err(error) => RewriteReport::failed(&error),
+        Ok(Err(reason)) => RewriteReport::skipped(reason),
+        Ok(Ok(plan)) => {
+            let mut run = Rewriting::new(env, table, policy, run_id, &plan, progress);
+            run.execute(plan.groups).await;
+            run.report
+        }
+    };
+    report.duration_ms = env.clock.now_ms() - started;
+    report
+}
+
+/// A compaction under way.
+struct Rewriting<'a> {
+    env: &'a Env,
+    table: TableHandle,
+    policy: &'a TablePolicy,
+    run_id: RunId,
+    start: Option<StartSnapshot>,
+    progress: Arc<Progress>,
+    cancel: tokio_util::sync::CancellationToken,
+    /// Results waiting for the next commit.
+    batch: Vec<RewriteResult>,
+    groups_per_commit: usize,
+    unfinished_groups: usize,
+    failed_commits: usize,
+    report: RewriteReport,
+}
+
+impl<'a> Rewriting<'a> {
+    fn new(
+        env: &'a Env,
+        table: &TableHandle,
+        policy: &'a TablePolicy,
+        run_id: RunId,
+        plan: &RewritePlan,
+        progress: Arc<Progress>,
+    ) -> Self {
+        let total = plan.groups.len();
+        let partial = policy.rewrite_data_files.partial_progress;
+        let groups_per_commit = if partial.enabled { total.div_ceil(partial.max_commits.max(1)) } else { total };
+        let report = RewriteReport {
+            considered_data_files: plan.considered_data_files,
+            planned_groups: total,
+            skipped: plan.skipped.clone(),
+            ..RewriteReport::new()
+        };
+        Self {
+            env,
+            table: table.clone(),
+            policy,
+            run_id,
+            start: plan.snapshot.as_deref().map(StartSnapshot::of),
+            progress,
+            cancel: env.cancel.child_token(),
+            batch: Vec::new(),
+            groups_per_commit: groups_per_commit.max(1),
+            unfinished_groups: total,
+            failed_commits: 0,
+            report,
+        }
+    }
+
+    async fn execute(&mut self, groups: Vec<FileGroup>) {
+        if groups.is_empty() {
+            self.report.reason = Some("no file group needs rewriting".into());
+            return;
+        }
+        let context = Arc::new(RewriteContext {
+            store: self.table.store.clone(),
+            loaded: self.table.loaded.clone(),
+            run_id: self.run_id,
+            memory: self.env.memory.clone(),
+            cancel: self.cancel.clone(),
+            threads: self.env.threads,
+            progress: self.progress.clone(),
+        });
+        let concurrency = self.policy.rewrite_data_files.max_concurrent_file_group_rewrites.max(1);
+        let mut waiting = groups.into_iter();
+        let mut running = JoinSet::new();
+        loop {
+            while running.len() < concurrency && !self.cancel.is_cancelled() {
+                let Some(group) = waiting.next() else { break };
+                let context = context.clone();
+                running.spawn(async move { rewrite_file_group(&context, &group).await });
+            }
+            let Some(joined) = running.join_next().await else { break };
+            let result = joined.unwrap_or_else(|e| Err(Error::internal(format!("file group panicked: {e}"))));
+            self.finish_group(result).await;
+        }
+        self.report.abandoned_groups += waiting.len();
+        self.unfinished_groups = self.unfinished_groups.saturating_sub(waiting.len());
+        self.close().await;
+        self.report.conclude();
+    }
+
+    async fn finish_group(&mut self, result: Result<RewriteResult>) {
+        self.unfinished_groups -= 1;
+        match result {
+            Ok(result) => {
+                self.batch.push(result);
+                if self.batch.len() >= self.groups_per_commit && self.partial() && !self.cancel.is_cancelled() {
+                    self.commit_batch().await;
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::Cancelled => self.report.abandoned_groups += 1,
+            Err(error) => {
+                tracing::warn!(table = %self.table.name(), %error, "file group failed");
+                self.report.note(&error);
+                self.report.failed_groups += 1;
+                if !self.partial() {
+                    self.cancel.cancel();
+                }
+            }
+        }
+    }
+
+    fn partial(&self) -> bool {
+        self.policy.rewrite_data_files.partial_progress.enabled
+    }
+
+    /// Commits what is left, or gives it up if the run ended early.
+    async fn close(&mut self) {
+        if self.batch.is_empty() {
+            return;
+        }
+        // With partial progress finished groups are worth committing even when the process is told to stop.
+        if self.cancel.is_cancelled() && !(self.partial() && self.report.unsettled_commits == 0) {
+            let batch = std::mem::take(&mut self.batch);
+            self.report.abandoned_groups += batch.len();
+            self.discard(&batch).await;
+            return;
+        }
+        self.commit_batch().await;
+    }
+
+    async fn commit_batch(&mut self) {
+        let batch = std::mem::take(&mut self.batch);
+        let Some(start) = self.start.clone() else { return };
+        let mut context = CommitContext::new(self.run_id);
+        context.complete = self.unfinished_groups == 0 && self.report.committed_groups + batch.len() == self.report.planned_groups;
+        match commit_rewrite(&self.table, &start, &batch, &context, self.env.clock.as_ref()).await {
+            CommitResult::Committed(done) => {
+                self.report.conflicts += done.conflicts;
+                self.report.unknown_commits += done.unknown_outcomes;
+                self.report.removed_delete_files += done.removed_delete_files;
+                self.count_committed(&batch);
+                self.report.last_commit_ms = done.table.loaded.current_snapshot().map(|s| s.timestamp_ms());
+                self.table = done.table;
+            }
+            CommitResult::NotCommitted(error) => {
+                tracing::warn!(table = %self.table.name(), %error, "commit refused; its new files are deleted");
+                self.report.note(&error);
+                if error.kind() == ErrorKind::Conflict {
+                    self.report.conflicts += 1;
+                    self.report.conflicted_groups += batch.len();
+                } else {
+                    self.report.failed_groups += batch.len();
+                }
+                self.discard(&batch).await;
+                self.failed_commits += 1;
+                let allowed = self.policy.rewrite_data_files.partial_progress;
+                if self.failed_commits >= allowed.max_failed_commits.unwrap_or(allowed.max_commits).max(1) {
+                    self.cancel.cancel();
+                }
+            }
+            CommitResult::Unknown(error) => {
+                tracing::error!(table = %self.table.name(), %error, "commit outcome unknown; nothing is deleted");
+                self.report.note(&error);
+                self.report.unknown_commits += 1;
+                self.report.unsettled_commits += 1;
+                self.report.failed_groups += batch.len();
+                self.cancel.cancel();
+            }
+        }
+    }
+
+    fn count_committed(&mut self, batch: &[RewriteResult]) {
+        self.report.commits += 1;
+        self.report.committed_groups += batch.len();
+        for result in batch {
+            self.report.rewritten_data_files += result.rewritten.len();
+            self.report.added_data_files += result.added.len();
+            self.report.rewritten_bytes += result.input_bytes;
+            self.report.added_bytes += result.output_bytes;
+            self.report.input_rows += result.input_rows;
+            self.report.deleted_rows += result.deleted_rows;
+            self.report.output_rows += result.output_rows;
+        }
+    }
+
+    /// Deletes outputs that are definitely in no snapshot.
+    async fn discard(&self, batch: &[RewriteResult]) {
+        let paths: Vec<String> =
+            batch.iter().flat_map(|r| &r.added).map(|file| file.file_path().to_owned()).collect();
+        let report = delete_files(self.table.store.as_ref(), &paths, Proof::OwnUncommittedOutput(self.run_id)).await;
+        if let Some((path, error)) = report.failed.first() {
+            tracing::warn!(failed = report.failed.len(), %path, %error, "left behind for orphan removal");
+        }
+    }
+}
