@@ -70,12 +70,12 @@ pub fn open(_properties: &HashMap<String, String>) -> StoreRef {
 }
 
 /// The number of bytes in a range; an inverted or huge one is an error.
-fn range_length(path: &str, range: &Range<u64>) -> Result<usize> {
+pub(crate) fn range_length(path: &str, range: &Range<u64>) -> Result<usize> {
     let length = range.end.checked_sub(range.start).and_then(|n| usize::try_from(n).ok());
     length.ok_or_else(|| Error::internal(format!("read {path}: {range:?} is not a range of bytes")))
 }
 
 /// The file ends before the range does.
-fn short_read(path: &str, range: &Range<u64>) -> Error {
+pub(crate) fn short_read(path: &str, range: &Range<u64>) -> Error {
     Error::invalid(format!("read {path}: the file ends before byte {} of the range {range:?}", range.end))
 }

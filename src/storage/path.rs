@@ -79,18 +79,18 @@ impl fmt::Display for CanonicalPath {
 
 /// A path cut into its parts, each verbatim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct SplitPath<'a> {
+pub(crate) struct SplitPath<'a> {
     /// Scheme as written; `file` for a plain absolute path.
-    pub(super) scheme: &'a str,
+    pub(crate) scheme: &'a str,
     /// Bucket or host as written; empty for local paths.
-    pub(super) authority: &'a str,
+    pub(crate) authority: &'a str,
     /// What follows. Local: with the leading slash. Others: without the one slash that ends the authority.
-    pub(super) key: &'a str,
+    pub(crate) key: &'a str,
 }
 
 impl<'a> SplitPath<'a> {
     /// Cuts an absolute path up. The text of the key is not changed in any way.
-    pub(super) fn parse(path: &'a str) -> Result<Self> {
+    pub(crate) fn parse(path: &'a str) -> Result<Self> {
         let fail = |why: &str| Error::invalid(format!("path {path:?} {why}"));
         let parts = if path.starts_with('/') {
             Self { scheme: "file", authority: "", key: path }
@@ -126,7 +126,7 @@ impl<'a> SplitPath<'a> {
     }
 
     /// The scheme's family in lower case.
-    pub(super) fn canonical_scheme(&self) -> String {
+    pub(crate) fn canonical_scheme(&self) -> String {
         let scheme = self.scheme.to_ascii_lowercase();
         if matches!(scheme.as_str(), "s3a" | "s3n") { "s3".into() } else { scheme }
     }
