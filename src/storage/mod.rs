@@ -2,7 +2,10 @@
 //! kept verbatim as opaque text. [`Store::delete_batch`] is called from [`delete_files`] only.
 
 pub mod delete_files;
+pub mod local;
+pub mod path;
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -10,7 +13,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A file found by listing, or looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,4 +62,20 @@ pub trait StoreWriter: Send {
     async fn close(&mut self) -> Result<u64>;
     /// Gives up: nothing becomes visible, uploaded parts are freed.
     async fn abort(&mut self) -> Result<()>;
+}
+
+/// The store for files of all supported schemes, set up by Iceberg's properties. Opens nothing yet.
+pub fn open(_properties: &HashMap<String, String>) -> StoreRef {
+    Arc::new(local::LocalStore::new())
+}
+
+/// The number of bytes in a range; an inverted or huge one is an error.
+pub(crate) fn range_length(path: &str, range: &Range<u64>) -> Result<usize> {
+    let length = range.end.checked_sub(range.start).and_then(|n| usize::try_from(n).ok());
+    length.ok_or_else(|| Error::internal(format!("read {path}: {range:?} is not a range of bytes")))
+}
+
+/// The file ends before the range does.
+pub(crate) fn short_read(path: &str, range: &Range<u64>) -> Error {
+    Error::invalid(format!("read {path}: the file ends before byte {} of the range {range:?}", range.end))
 }
