@@ -1,0 +1,137 @@
+//! Manifest lists.
+
+use std::collections::BTreeMap;
+
+use iceberg::spec::{ByteBuf, FieldSummary, ManifestContentType, ManifestFile, Snapshot};
+
+use super::avro::{Decoder, Field, Type};
+use super::container::Container;
+use crate::catalog::LoadedTable;
+use crate::error::{Context, Error, Result};
+use crate::storage::Store;
+
+/// The manifests of a snapshot, in list order. Version 1 lists may leave the counts out; their sequence numbers read as 0.
+///
+/// Errors: [`crate::error::ErrorKind::Unsupported`] if the list or a manifest is encrypted or a manifest is of an unknown kind;
+/// [`crate::error::ErrorKind::DataInvalid`] if the list is damaged or names a partition spec that the table lacks.
+pub async fn read_manifest_list(
+    store: &dyn Store,
+    loaded: &LoadedTable,
+    snapshot: &Snapshot,
+) -> Result<Vec<ManifestFile>> {
+    let path = snapshot.manifest_list();
+    if path.is_empty() {
+        let id = snapshot.snapshot_id();
+        return Err(Error::unsupported(format!("snapshot {id} names its manifests without a manifest list")));
+    }
+    if snapshot.encryption_key_id().is_some() {
+        return Err(Error::unsupported(format!("manifest list {path} is encrypted; encrypted tables are left alone")));
+    }
+    let manifests = read_manifest_list_at(store, path).await?;
+    for manifest in &manifests {
+        let spec_id = manifest.partition_spec_id;
+        if loaded.metadata.partition_spec_by_id(spec_id).is_none() {
+            let path = &manifest.manifest_path;
+            return Err(Error::invalid(format!(
+                "manifest {path} uses partition spec {spec_id}, which the table lacks"
+            )));
+        }
+    }
+    Ok(manifests)
+}
+
+/// The manifests that the manifest list at `path` names. Needs no table metadata.
+pub async fn read_manifest_list_at(store: &dyn Store, path: &str) -> Result<Vec<ManifestFile>> {
+    let bytes = store.read(path).await.context(|| format!("read manifest list {path}"))?;
+    let container = Container::open(path, &bytes)?;
+    let fields = container.schema.fields().ok_or_else(|| Error::invalid(format!("{path}: entries are no records")))?;
+    let mut manifests = Vec::new();
+    container.for_each(|decoder| {
+        manifests.push(manifest_file(decoder, fields)?);
+        Ok(())
+    })?;
+    Ok(manifests)
+}
+
+fn manifest_file(decoder: &mut Decoder<'_>, fields: &[Field]) -> Result<ManifestFile> {
+    let mut longs = BTreeMap::new();
+    let mut path = None;
+    let mut partitions = None;
+    let mut key_metadata = None;
+    for Field { id, ty } in fields {
+        match id {
+            500 => path = decoder.opt_text(ty)?,
+            501..=506 | 512..=517 | 520 => {
+                if let Some(value) = decoder.opt_long(ty)? {
+                    longs.insert(*id, value);
+                }
+            }
+            507 => partitions = summaries(decoder, ty)?,
+            519 => key_metadata = decoder.opt_bytes(ty)?.filter(|k| !k.is_empty()),
+            _ => decoder.skip(ty)?,
+        }
+    }
+    let path = path.filter(|p| !p.is_empty()).ok_or_else(|| decoder.error("entry without a manifest path"))?;
+    if key_metadata.is_some() {
+        return Err(Error::unsupported(format!("manifest {path} is encrypted; encrypted tables are left alone")));
+    }
+    let required = |id: i32, what: &str| {
+        longs.get(&id).copied().ok_or_else(|| decoder.error(format!("manifest {path} has no {what}")))
+    };
+    let narrow = |id: i32| -> Result<Option<u32>> {
+        let value = longs.get(&id).map(|v| u32::try_from(*v));
+        value.transpose().map_err(|_| decoder.error(format!("manifest {path}: count of field {id} is out of range")))
+    };
+    let wide = |id: i32| -> Result<Option<u64>> {
+        let value = longs.get(&id).map(|v| u64::try_from(*v));
+        value.transpose().map_err(|_| decoder.error(format!("manifest {path}: field {id} is negative")))
+    };
+    let content = match longs.get(&517).copied().unwrap_or(0) {
+        0 => ManifestContentType::Data,
+        1 => ManifestContentType::Deletes,
+        n => {
+            return Err(Error::unsupported(format!(
+                "manifest {path} has content {n}; 0 (data) and 1 (deletes) are known"
+            )));
+        }
+    };
+    let spec_id = required(502, "partition spec id")?;
+    Ok(ManifestFile {
+        manifest_path: path.to_owned(),
+        manifest_length: required(501, "length")?,
+        partition_spec_id: i32::try_from(spec_id).map_err(|_| decoder.error("partition spec id is out of range"))?,
+        content,
+        sequence_number: longs.get(&515).copied().unwrap_or(0),
+        min_sequence_number: longs.get(&516).copied().unwrap_or(0),
+        added_snapshot_id: required(503, "snapshot id")?,
+        added_files_count: narrow(504)?,
+        existing_files_count: narrow(505)?,
+        deleted_files_count: narrow(506)?,
+        added_rows_count: wide(512)?,
+        existing_rows_count: wide(513)?,
+        deleted_rows_count: wide(514)?,
+        partitions,
+        key_metadata: None,
+        first_row_id: wide(520)?,
+    })
+}
+
+fn summaries(decoder: &mut Decoder<'_>, ty: &Type) -> Result<Option<Vec<FieldSummary>>> {
+    let mut summaries = Vec::new();
+    let present = decoder.opt_array(ty, |d, item| {
+        let mut summary = FieldSummary::default();
+        let fields = item.fields().ok_or_else(|| d.error("partition summary is no record"))?;
+        for Field { id, ty } in fields {
+            match id {
+                509 => summary.contains_null = d.opt_bool(ty)?.unwrap_or(true),
+                518 => summary.contains_nan = d.opt_bool(ty)?,
+                510 => summary.lower_bound = d.opt_bytes(ty)?.map(ByteBuf::from),
+                511 => summary.upper_bound = d.opt_bytes(ty)?.map(ByteBuf::from),
+                _ => d.skip(ty)?,
+            }
+        }
+        summaries.push(summary);
+        Ok(())
+    })?;
+    Ok(present.then_some(summaries))
+}

@@ -1,0 +1,267 @@
+//! Manifests: live entries with everything inherited, or just paths.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use iceberg::spec::{DataContentType, DataFileFormat, FormatVersion, ManifestContentType, ManifestFile};
+
+use super::avro::Decoder;
+use super::container::Container;
+use super::entry::{ADDED, DELETED, Detail, EXISTING, Layout, RawEntry};
+use super::partition::Target;
+use crate::catalog::LoadedTable;
+use crate::error::{Context, Error, Result};
+use crate::storage::Store;
+use crate::table::{FileEntry, PartitionTuple};
+
+/// A content file as reachability needs it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathEntry {
+    /// Path, verbatim.
+    pub file_path: Arc<str>,
+    /// Bytes.
+    pub file_size_bytes: u64,
+    /// Data, position deletes or equality deletes.
+    pub content: DataContentType,
+    /// Whether the file is live in this manifest; `false`: the entry only records that the file left.
+    pub live: bool,
+}
+
+/// Live entries of a manifest in file order: snapshot id, sequence numbers and first row id are inherited as the specification
+/// says (0 in version 1), partition values typed by [`super::partition_type`].
+///
+/// Errors: [`crate::error::ErrorKind::Unsupported`] for a partition value that cannot be promoted, or an unknown file format;
+/// [`crate::error::ErrorKind::DataInvalid`], naming file and offset, for anything damaged, also a manifest shorter than its
+/// list says or with other counts: a list of files that is cut short would lose data.
+pub async fn read_manifest(store: &dyn Store, loaded: &LoadedTable, manifest: &ManifestFile) -> Result<Vec<FileEntry>> {
+    let bytes = fetch(store, manifest).await?;
+    live_entries(&bytes, loaded, manifest)
+}
+
+/// Live content files of a manifest. Needs no schema.
+pub async fn read_manifest_paths(store: &dyn Store, manifest: &ManifestFile) -> Result<Vec<PathEntry>> {
+    let mut entries = read_all_manifest_paths(store, manifest).await?;
+    entries.retain(|e| e.live);
+    Ok(entries)
+}
+
+/// Content files of a manifest, also those whose entry says that they were deleted. Needs no schema.
+pub async fn read_all_manifest_paths(store: &dyn Store, manifest: &ManifestFile) -> Result<Vec<PathEntry>> {
+    let path = &manifest.manifest_path;
+    let bytes = fetch(store, manifest).await?;
+    let container = Container::open(path, &bytes)?;
+    let layout = Layout::of(path, &container)?;
+    let mut entries = Vec::new();
+    let mut counts = Counts::default();
+    container.for_each(|decoder| {
+        let raw = layout.decode(decoder, Detail::Paths)?;
+        counts.add(raw.status);
+        entries.push(PathEntry {
+            file_path: raw.file_path.into(),
+            file_size_bytes: size(decoder, raw.file_size)?,
+            content: content(decoder, raw.content)?,
+            live: raw.status != DELETED,
+        });
+        Ok(())
+    })?;
+    counts.check(manifest)?;
+    Ok(entries)
+}
+
+/// The whole manifest; refuses one that is shorter than its list says.
+pub(crate) async fn fetch(store: &dyn Store, manifest: &ManifestFile) -> Result<Bytes> {
+    let path = &manifest.manifest_path;
+    let bytes = store.read(path).await.context(|| format!("read manifest {path}"))?;
+    if (bytes.len() as u64) < manifest.manifest_length.max(0).cast_unsigned() {
+        let (is, should) = (bytes.len(), manifest.manifest_length);
+        return Err(Error::invalid(format!("manifest {path} has {is} bytes, its manifest list says {should}")));
+    }
+    Ok(bytes)
+}
+
+/// Entries by status, to be held against what the manifest list says.
+#[derive(Debug, Default)]
+pub(crate) struct Counts([u64; 3]);
+
+impl Counts {
+    pub(crate) fn add(&mut self, status: i32) {
+        if let Some(count) = usize::try_from(status).ok().and_then(|s| self.0.get_mut(s)) {
+            *count += 1;
+        }
+    }
+
+    pub(crate) fn check(&self, manifest: &ManifestFile) -> Result<()> {
+        let said = [
+            ("existing", self.0[EXISTING as usize], manifest.existing_files_count),
+            ("added", self.0[ADDED as usize], manifest.added_files_count),
+            ("deleted", self.0[DELETED as usize], manifest.deleted_files_count),
+        ];
+        for (what, found, listed) in said {
+            if listed.is_some_and(|n| u64::from(n) != found) {
+                let (path, listed) = (&manifest.manifest_path, listed.unwrap_or(0));
+                return Err(Error::invalid(format!(
+                    "manifest {path} has {found} {what} entries, its manifest list says {listed}; \
+                     rewrite the table's manifests with the engine that wrote them"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// See [`read_manifest`].
+pub(crate) fn live_entries(bytes: &[u8], loaded: &LoadedTable, manifest: &ManifestFile) -> Result<Vec<FileEntry>> {
+    let path = &manifest.manifest_path;
+    let container = Container::open(path, bytes)?;
+    let layout = Layout::of(path, &container)?;
+    let version = loaded.metadata.format_version();
+    let mut partitions = Partitions::new(loaded, manifest.partition_spec_id)?;
+    let mut inherit = Inherit::new(manifest, version);
+    let shared_path: Arc<str> = path.as_str().into();
+    let mut counts = Counts::default();
+    let mut entries = Vec::new();
+    container.for_each(|decoder| {
+        let raw = layout.decode(decoder, Detail::Full)?;
+        counts.add(raw.status);
+        let numbers = inherit.apply(decoder, &raw)?;
+        if raw.status != DELETED {
+            let partition = partitions.get(decoder, &layout, path, &raw)?;
+            entries.push(file_entry(decoder, manifest, &raw, &numbers, partition, shared_path.clone())?);
+        }
+        Ok(())
+    })?;
+    counts.check(manifest)?;
+    Ok(entries)
+}
+
+fn file_entry(
+    decoder: &Decoder<'_>,
+    manifest: &ManifestFile,
+    raw: &RawEntry<'_>,
+    numbers: &Numbers,
+    partition: Arc<PartitionTuple>,
+    manifest_path: Arc<str>,
+) -> Result<FileEntry> {
+    let content = content(decoder, raw.content)?;
+    if (content == DataContentType::Data) != (manifest.content == ManifestContentType::Data) {
+        return Err(decoder.error(format!("a manifest of {} holds {content:?}", manifest.content)));
+    }
+    let file_format: DataFileFormat = raw.file_format.parse().map_err(|_| {
+        Error::unsupported(format!("file {} has the unknown format {:?}", raw.file_path, raw.file_format))
+    })?;
+    let data_sequence_number = numbers.sequence.ok_or_else(|| decoder.error("entry has no data sequence number"))?;
+    if content == DataContentType::EqualityDeletes && raw.equality_ids.is_empty() {
+        return Err(decoder.error("equality delete file without equality ids"));
+    }
+    Ok(FileEntry {
+        content,
+        file_path: raw.file_path.into(),
+        file_format,
+        partition,
+        record_count: u64::try_from(raw.record_count)
+            .map_err(|_| decoder.error("record count is missing or negative"))?,
+        file_size_bytes: size(decoder, raw.file_size)?,
+        data_sequence_number,
+        file_sequence_number: numbers.file_sequence,
+        snapshot_id: numbers.snapshot_id,
+        equality_ids: raw.equality_ids.clone(),
+        referenced_data_file: raw.referenced().map(Arc::from),
+        content_offset: raw.content_offset,
+        content_size_bytes: raw.content_size,
+        sort_order_id: raw.sort_order_id,
+        first_row_id: numbers.first_row_id,
+        encrypted: raw.encrypted,
+        manifest_path,
+    })
+}
+
+fn size(decoder: &Decoder<'_>, bytes: i64) -> Result<u64> {
+    u64::try_from(bytes).map_err(|_| decoder.error("file size is negative"))
+}
+
+fn content(decoder: &Decoder<'_>, content: i32) -> Result<DataContentType> {
+    DataContentType::try_from(content).map_err(|_| decoder.error(format!("file content {content} is unknown")))
+}
+
+/// Partitions of one manifest; equal bytes are decoded once and shared.
+pub(crate) struct Partitions {
+    spec_id: i32,
+    target: Target,
+    seen: HashMap<Box<[u8]>, Arc<PartitionTuple>>,
+}
+
+impl Partitions {
+    pub(crate) fn new(loaded: &LoadedTable, spec_id: i32) -> Result<Self> {
+        Ok(Self { spec_id, target: Target::new(&loaded.metadata, spec_id)?, seen: HashMap::new() })
+    }
+
+    pub(crate) fn get(
+        &mut self,
+        decoder: &Decoder<'_>,
+        layout: &Layout,
+        path: &str,
+        raw: &RawEntry<'_>,
+    ) -> Result<Arc<PartitionTuple>> {
+        if let Some(tuple) = self.seen.get(raw.partition) {
+            return Ok(tuple.clone());
+        }
+        let ty = layout.partition.as_ref().ok_or_else(|| decoder.error("entry without a partition"))?;
+        let values = self.target.decode(Decoder::new(raw.partition, path, decoder.position()), ty)?;
+        let tuple = Arc::new(PartitionTuple { spec_id: self.spec_id, values });
+        self.seen.insert(raw.partition.into(), tuple.clone());
+        Ok(tuple)
+    }
+}
+
+/// What an entry takes from its manifest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Numbers {
+    pub(crate) snapshot_id: i64,
+    pub(crate) sequence: Option<i64>,
+    pub(crate) file_sequence: Option<i64>,
+    pub(crate) first_row_id: Option<i64>,
+}
+
+/// Inheritance, walked in file order (row ids depend on it).
+pub(crate) struct Inherit {
+    added_snapshot_id: i64,
+    manifest_sequence: i64,
+    next_row_id: Option<i64>,
+    version_1: bool,
+}
+
+impl Inherit {
+    pub(crate) fn new(manifest: &ManifestFile, version: FormatVersion) -> Self {
+        let data = manifest.content == ManifestContentType::Data;
+        Self {
+            added_snapshot_id: manifest.added_snapshot_id,
+            manifest_sequence: manifest.sequence_number,
+            next_row_id: manifest.first_row_id.filter(|_| data).and_then(|id| i64::try_from(id).ok()),
+            version_1: version == FormatVersion::V1,
+        }
+    }
+
+    pub(crate) fn apply(&mut self, decoder: &Decoder<'_>, raw: &RawEntry<'_>) -> Result<Numbers> {
+        let may_inherit = raw.status == ADDED || self.manifest_sequence == 0;
+        let inherited = |own: Option<i64>| match own {
+            _ if self.version_1 => Some(0),
+            Some(number) => Some(number),
+            None => may_inherit.then_some(self.manifest_sequence),
+        };
+        let (sequence, file_sequence) = (inherited(raw.sequence_number), inherited(raw.file_sequence_number));
+        // A manifest without a first row id belongs to rows that have no ids yet, whatever its entries say.
+        let first_row_id = match (self.next_row_id, raw.first_row_id) {
+            (None, _) => None,
+            (Some(_), Some(own)) => Some(own),
+            (Some(_), None) if raw.status == DELETED => None,
+            (Some(next), None) => {
+                let after = next.checked_add(raw.record_count.max(0));
+                self.next_row_id = Some(after.ok_or_else(|| decoder.error("row ids overflow"))?);
+                Some(next)
+            }
+        };
+        let snapshot_id = raw.snapshot_id.unwrap_or(self.added_snapshot_id);
+        Ok(Numbers { snapshot_id, sequence, file_sequence, first_row_id })
+    }
+}
