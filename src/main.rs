@@ -1,1 +1,7 @@
-fn main() {}
+//! The `icewright` command.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    icewright::cli::main()
+}

@@ -1,0 +1,104 @@
+//! `icewright sandbox`: everything in one process, for a first look.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::daemon;
+use crate::error::{Error, Result};
+use crate::sandbox::catalog::CatalogServer;
+use crate::sandbox::writers::run_writers;
+
+/// Seconds between commits of each writer.
+const COMMIT_INTERVAL: Duration = Duration::from_secs(2);
+
+/// The daemon's configuration in the sandbox: the operators' proportions, in seconds instead of minutes.
+fn configuration(catalog: SocketAddr, listen: SocketAddr) -> String {
+    format!(
+        r#"[server]
+listen = "{listen}"
+grace = "10s"
+[limits]
+memory = "1GiB"
+[metrics]
+interval = "2s"
+[catalogs.sandbox]
+uri = "http://{catalog}"
+auth = {{ type = "none" }}
+[defaults]
+commit-interval = "{interval}s"
+every = "30s"
+[[policies]]
+name = "orders"
+tables = ["sandbox.shop.orders"]
+[policies.rewrite-data-files]
+rewrite-all = true
+target-file-size = "64MiB"
+partial-progress = {{ enabled = true }}
+[[policies]]
+name = "server-logs"
+tables = ["sandbox.shop.server_logs"]
+[policies.rewrite-data-files]
+rewrite-all = true
+target-file-size = "64MiB"
+max-concurrent-file-group-rewrites = 1
+"#,
+        interval = COMMIT_INTERVAL.as_secs()
+    )
+}
+
+/// Runs until the token is cancelled or the time is over.
+pub(super) async fn sandbox(
+    dir: &Path,
+    run_for: Option<Duration>,
+    catalog_listen: SocketAddr,
+    listen: SocketAddr,
+    cancel: CancellationToken,
+) -> Result<i32> {
+    let catalog = CatalogServer::open(dir)?;
+    let catalog_listener = daemon::bind(catalog_listen).await?;
+    let listener = daemon::bind(listen).await?;
+    let address = |l: &tokio::net::TcpListener| l.local_addr().map_err(|e| Error::internal(e.to_string()));
+    let (catalog_address, address) = (address(&catalog_listener)?, address(&listener)?);
+
+    let text = configuration(catalog_address, address);
+    let config_path = dir.join("icewright.toml");
+    std::fs::write(&config_path, &text)
+        .map_err(|e| Error::unavailable(format!("write {}: {e}", config_path.display())))?;
+    let config = Config::parse("the sandbox's configuration", &text)
+        .map_err(|problems| Error::internal(format!("{problems}")))?;
+    println!("Iceberg REST catalog  http://{catalog_address}  (tables sandbox: shop.orders, shop.server_logs)");
+    println!("metrics               http://{address}/metrics");
+    println!("health                http://{address}/healthz");
+    println!("files                 {}", dir.display());
+    println!("look at a table       icewright inspect --config {} sandbox.shop.orders", config_path.display());
+    println!("Each writer commits every {} s; a line is printed for each step of a run.", COMMIT_INTERVAL.as_secs());
+
+    // The catalog goes last: the daemon may be in the middle of a commit.
+    let catalog_stop = CancellationToken::new();
+    let serving = tokio::spawn(catalog.serve(catalog_listener, catalog_stop.clone()));
+    let writers = tokio::spawn(run_writers(format!("http://{catalog_address}"), COMMIT_INTERVAL, cancel.clone()));
+    let daemon = daemon::run(&config, listener, daemon::Echo::Lines, cancel.clone());
+    tokio::pin!(daemon);
+    let timed = async {
+        match run_for {
+            Some(time) => tokio::time::sleep(time).await,
+            None => std::future::pending().await,
+        }
+    };
+    let result = tokio::select! {
+        result = &mut daemon => result,
+        () = timed => {
+            cancel.cancel();
+            daemon.await
+        }
+    };
+    let written = writers.await.map_err(|e| Error::internal(format!("the writers ended: {e}")))?;
+    catalog_stop.cancel();
+    let _ = tokio::time::timeout(Duration::from_secs(5), serving).await;
+    result.and(written).map(|()| 0)
+}
