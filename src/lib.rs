@@ -3,6 +3,7 @@
 //! `config -> policy -> inspect -> plan -> rewrite -> commit -> report`: data flows one way.
 
 pub mod catalog;
+pub mod cli;
 pub mod clock;
 pub mod commit;
 pub mod error;
@@ -12,5 +13,6 @@ pub mod plan;
 pub mod policy;
 pub mod rewrite;
 pub mod run_id;
+pub mod sandbox;
 pub mod storage;
 pub mod table;
