@@ -236,13 +236,14 @@ fn check_not_overtaken(snapshot: &iceberg::spec::Snapshot, base: &TableMetadata)
             base.last_sequence_number()
         )));
     }
-    if let Some((first_row_id, _)) = snapshot.row_range() {
-        if base.format_version() >= FormatVersion::V3 && first_row_id < base.next_row_id() {
-            return Err(Problem::commit_failed(format!(
-                "Snapshot has first row id {first_row_id} but the table is at {}",
-                base.next_row_id()
-            )));
-        }
+    if let Some((first_row_id, _)) = snapshot.row_range()
+        && base.format_version() >= FormatVersion::V3
+        && first_row_id < base.next_row_id()
+    {
+        return Err(Problem::commit_failed(format!(
+            "Snapshot has first row id {first_row_id} but the table is at {}",
+            base.next_row_id()
+        )));
     }
     Ok(())
 }

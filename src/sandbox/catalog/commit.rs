@@ -93,7 +93,7 @@ impl State {
             }
         }
         for expired in prepared.iter().flat_map(|p| &p.metadata.expired) {
-            delete_expired(expired);
+            delete_metadata(expired);
         }
         Ok(prepared)
     }
@@ -142,15 +142,15 @@ fn find_slots(tree: &Tree, changes: &[TableChange]) -> Outcome<Vec<Option<Arc<Sl
 /// Deletes metadata of a commit that will not happen.
 fn forget(prepared: &[Prepared]) {
     for p in prepared {
-        delete_expired(&p.to);
+        delete_metadata(&p.to);
     }
 }
 
-fn delete_expired(location: &str) {
-    if let Ok(path) = files::local_path(location) {
-        if let Err(e) = fs::remove_file(&path) {
-            tracing::debug!(file = %path.display(), error = %e, "metadata file was not deleted");
-        }
+fn delete_metadata(location: &str) {
+    if let Ok(path) = files::local_path(location)
+        && let Err(e) = fs::remove_file(&path)
+    {
+        tracing::debug!(file = %path.display(), error = %e, "metadata file was not deleted");
     }
 }
 

@@ -152,11 +152,11 @@ impl TreeFiles {
             let name = file_name.to_str().unwrap_or_default();
             if name.starts_with(files::TEMP_PREFIX) {
                 fs::remove_file(entry.path()).map_err(failed)?;
-            } else if entry.file_type().map_err(failed)?.is_dir() {
-                if let Some(level) = names::decode(name) {
-                    let levels: Vec<String> = levels.iter().cloned().chain([level]).collect();
-                    self.read_namespace(&entry.path(), levels, tree)?;
-                }
+            } else if entry.file_type().map_err(failed)?.is_dir()
+                && let Some(level) = names::decode(name)
+            {
+                let levels: Vec<String> = levels.iter().cloned().chain([level]).collect();
+                self.read_namespace(&entry.path(), levels, tree)?;
             }
         }
         Ok(())
