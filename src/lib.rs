@@ -3,7 +3,6 @@
 //! `config -> policy -> inspect -> plan -> rewrite -> commit -> report`: data flows one way.
 
 pub mod catalog;
-pub mod cli;
 pub mod clock;
 pub mod commit;
 pub mod error;

@@ -1,3 +1,0 @@
-//! What each command does.
-
-pub mod catalog;
