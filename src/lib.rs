@@ -12,6 +12,7 @@ pub mod plan;
 pub mod policy;
 pub mod rewrite;
 pub mod run_id;
+pub mod sandbox;
 pub mod storage;
 pub mod table;
 pub mod testing;

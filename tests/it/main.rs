@@ -1,3 +1,4 @@
 //! All integration tests, in one binary so that it is linked once.
 
 mod storage_local;
+mod embedded_catalog;

@@ -1,0 +1,3 @@
+//! What it takes to try icewright without any other service: a catalog over a local directory, and live writers.
+
+pub mod catalog;

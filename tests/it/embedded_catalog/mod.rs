@@ -1,0 +1,8 @@
+//! The embedded catalog, spoken to as any client would.
+
+mod client;
+mod commits;
+mod durability;
+mod faults;
+mod names;
+mod tables;
