@@ -37,11 +37,9 @@ impl LoadedTable {
             Error::unsupported(format!("table metadata {metadata_location} cannot be read by this version: {e}"))
         })?;
         // Version 1 metadata may name its current snapshot without a `main` ref.
-        if !refs.contains_key("main") {
-            if let Some(id) = metadata.current_snapshot_id() {
-                let retention = iceberg::spec::SnapshotRetention::branch(None, None, None);
-                refs.insert("main".into(), SnapshotReference::new(id, retention));
-            }
+        if let (false, Some(id)) = (refs.contains_key("main"), metadata.current_snapshot_id()) {
+            let retention = iceberg::spec::SnapshotRetention::branch(None, None, None);
+            refs.insert("main".into(), SnapshotReference::new(id, retention));
         }
         Ok(Self {
             metadata_location,
@@ -58,6 +56,15 @@ impl LoadedTable {
     }
 }
 
+/// What a catalog lends for reaching a table's files.
+#[derive(Clone, Default)]
+pub struct TableCredentials {
+    /// The catalog's settings for the table.
+    pub config: HashMap<String, String>,
+    /// Vended credentials by location prefix.
+    pub storage_credentials: Vec<StorageCredential>,
+}
+
 /// What became of a commit request. A value, not an error: each outcome asks for something else.
 #[derive(Debug)]
 pub enum CommitOutcome {
@@ -71,6 +78,16 @@ pub enum CommitOutcome {
     Unknown(Error),
 }
 
+/// Learns of every request to a catalog or a store, for metrics.
+pub trait RequestObserver: Send + Sync {
+    /// A request of this kind ended like this after this many seconds. Names come from small fixed sets.
+    fn observe(&self, operation: &'static str, outcome: &'static str, seconds: f64);
+    /// So many bytes came from a store.
+    fn bytes_read(&self, _bytes: u64) {}
+    /// So many bytes were handed to a store.
+    fn bytes_written(&self, _bytes: u64) {}
+}
+
 /// What maintenance needs from a catalog.
 #[async_trait]
 pub trait Catalog: Send + Sync {
@@ -80,6 +97,11 @@ pub trait Catalog: Send + Sync {
     async fn list_tables(&self, namespace: &NamespaceIdent) -> Result<Vec<TableIdent>>;
     /// The table's current metadata. [`crate::error::ErrorKind::NotFound`] if it is gone.
     async fn load_table(&self, table: &TableIdent) -> Result<LoadedTable>;
+    /// New credentials for the table's files; by loading the table again, unless the catalog has a shorter way.
+    async fn load_credentials(&self, table: &TableIdent) -> Result<TableCredentials> {
+        let loaded = self.load_table(table).await?;
+        Ok(TableCredentials { config: loaded.config, storage_credentials: loaded.storage_credentials })
+    }
     /// Asks the catalog to apply `updates` if all `requirements` hold. Never retried inside, except where provably not applied.
     async fn commit_table(
         &self,
