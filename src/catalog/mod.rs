@@ -1,6 +1,12 @@
 //! The catalog as this project sees it. [`rest`] is the one adapter for production.
 //! It must own the classification of answers: anything not proven refused is unknown.
 
+pub mod auth;
+mod classify;
+mod names;
+pub mod rest;
+mod transport;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -12,7 +18,7 @@ pub use iceberg_catalog_rest::StorageCredential;
 use crate::error::{Context, Error, Result};
 
 /// Table metadata as a catalog served it, with what the library's type hides.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct LoadedTable {
     /// Where the metadata file lies.
     pub metadata_location: String,
@@ -24,6 +30,15 @@ pub struct LoadedTable {
     pub config: HashMap<String, String>,
     /// Vended credentials by location prefix.
     pub storage_credentials: Vec<StorageCredential>,
+}
+
+impl std::fmt::Debug for LoadedTable {
+    /// Without settings and credentials: they hold secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("LoadedTable");
+        shown.field("metadata_location", &self.metadata_location).field("metadata", &self.metadata);
+        shown.field("refs", &self.refs).finish_non_exhaustive()
+    }
 }
 
 impl LoadedTable {
@@ -101,6 +116,10 @@ pub trait Catalog: Send + Sync {
     async fn load_credentials(&self, table: &TableIdent) -> Result<TableCredentials> {
         let loaded = self.load_table(table).await?;
         Ok(TableCredentials { config: loaded.config, storage_credentials: loaded.storage_credentials })
+    }
+    /// Storage settings that hold for all its tables, for [`crate::storage::for_table`]. Without the catalog's own secrets.
+    async fn storage_properties(&self) -> Result<HashMap<String, String>> {
+        Ok(HashMap::new())
     }
     /// Asks the catalog to apply `updates` if all `requirements` hold. Never retried inside, except where provably not applied.
     async fn commit_table(

@@ -166,7 +166,11 @@ impl Settings {
         let fetched = source.fetch().await.context(|| "renew storage credentials");
         let not_before_ms = self.clock.now_ms() + PAUSE_MS;
         match fetched {
-            Ok(lent) => {
+            Ok(mut lent) => {
+                // Credentials that come on a way of their own bring no other settings; the known ones stay.
+                if lent.config.is_empty() {
+                    lent.config = current.lent.config.clone();
+                }
                 self.replace(Current { not_before_ms, ..Current::new(lent, seen + 1, now_ms) });
                 tracing::debug!(generation = seen + 1, "storage credentials renewed");
                 Ok(true)

@@ -1,3 +1,5 @@
 //! All integration tests, in one binary so that it is linked once.
 
+mod rest_client;
 mod storage_local;
+mod support;
