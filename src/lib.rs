@@ -6,6 +6,7 @@ pub mod catalog;
 pub mod clock;
 pub mod commit;
 pub mod error;
+pub mod http_client;
 pub mod inspect;
 pub mod meta;
 pub mod plan;

@@ -1,9 +1,15 @@
 //! Files of tables. Paths are the absolute URIs that metadata holds (`s3://bucket/key`, `file:///dir/f`, `/dir/f`),
 //! kept verbatim as opaque text. [`Store::delete_batch`] is called from [`delete_files`] only.
 
+mod credentials;
 pub mod delete_files;
+pub mod instrument;
 pub mod local;
 pub mod path;
+mod router;
+mod s3;
+mod s3_operator;
+mod s3_writer;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -13,7 +19,15 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 
+use crate::catalog::{LoadedTable, TableCredentials};
+use crate::clock::SystemClock;
 use crate::error::{Error, Result};
+use credentials::Settings;
+pub use credentials::{CatalogCredentials, CredentialSource};
+use local::LocalStore;
+use router::Router;
+pub use s3::CONDITIONAL_WRITES;
+use s3::S3Store;
 
 /// A file found by listing, or looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,9 +78,27 @@ pub trait StoreWriter: Send {
     async fn abort(&mut self) -> Result<()>;
 }
 
-/// The store for files of all supported schemes, set up by Iceberg's properties. Opens nothing yet.
-pub fn open(_properties: &HashMap<String, String>) -> StoreRef {
-    Arc::new(local::LocalStore::new())
+/// The store for files of all supported schemes, set up by Iceberg's properties. Opens nothing yet:
+/// wrong settings show at the first file that needs them.
+pub fn open(properties: &HashMap<String, String>) -> StoreRef {
+    let clock = SystemClock::shared();
+    let settings = Settings::new(properties.clone(), TableCredentials::default(), None, Arc::clone(&clock));
+    Arc::new(Router { local: LocalStore::new(), s3: S3Store::new(settings, clock) })
+}
+
+/// The store for a table's files, with what its catalog lent for them. `source` is asked for new credentials before the
+/// lent ones expire, and when the store calls them expired. Strongest first: the vended credential with the longest
+/// prefix of the path, the table's `config`, `catalog_properties`, the defaults.
+pub fn for_table(
+    catalog_properties: &HashMap<String, String>,
+    table: &LoadedTable,
+    source: Arc<dyn CredentialSource>,
+) -> StoreRef {
+    let clock = SystemClock::shared();
+    let lent =
+        TableCredentials { config: table.config.clone(), storage_credentials: table.storage_credentials.clone() };
+    let settings = Settings::new(catalog_properties.clone(), lent, Some(source), Arc::clone(&clock));
+    Arc::new(Router { local: LocalStore::new(), s3: S3Store::new(settings, clock) })
 }
 
 /// The number of bytes in a range; an inverted or huge one is an error.

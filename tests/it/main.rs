@@ -1,4 +1,6 @@
 //! All integration tests, in one binary so that it is linked once.
 
+mod rest_client;
 mod storage_local;
 mod embedded_catalog;
+mod support;

@@ -1,0 +1,135 @@
+//! What an answer means. Pure.
+//!
+//! A commit is *refused* or in *conflict* only on an answer that says so. Everything else may have been applied.
+//! The caller sends no commit again after an attempt that may have been applied, so a 409 always speaks of this commit.
+
+use serde::Deserialize;
+
+use crate::error::{Error, ErrorKind};
+
+/// What to do after one attempt to commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CommitClass {
+    /// 200: applied, if the body says how the table looks now.
+    Applied,
+    /// 409: a requirement failed.
+    Conflict,
+    /// Another definite no.
+    Refused,
+    /// 429: not even looked at.
+    TooMany,
+    /// 401, 403, 419: not looked at; a fresh token may help.
+    Token,
+    /// It may have been applied.
+    Unknown,
+}
+
+/// The class of a status that answers a commit.
+pub(super) fn commit_class(status: u16) -> CommitClass {
+    match status {
+        200 => CommitClass::Applied,
+        409 => CommitClass::Conflict,
+        429 => CommitClass::TooMany,
+        401 | 403 | 419 => CommitClass::Token,
+        400 | 404 | 405 | 406 | 410 | 411 | 413 | 415 | 422 | 501 => CommitClass::Refused,
+        _ => CommitClass::Unknown,
+    }
+}
+
+/// Whether reading may be tried again after this status.
+pub(super) fn read_again(status: u16) -> bool {
+    matches!(status, 408 | 429 | 500 | 502 | 503 | 504)
+}
+
+/// Whether a fresh token may help.
+pub(super) fn token_rejected(status: u16) -> bool {
+    matches!(status, 401 | 403 | 419)
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Body {
+    Iceberg { error: Model },
+    OAuth { error: String, error_description: Option<String> },
+}
+
+#[derive(Deserialize)]
+struct Model {
+    message: Option<String>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+}
+
+/// The error that an unsuccessful answer stands for, with the type and message that its body gives.
+pub(super) fn error_of(status: u16, body: &[u8]) -> Error {
+    let (said, is_iceberg) = match serde_json::from_slice::<Body>(body) {
+        Ok(Body::Iceberg { error }) => {
+            (format!(" {}: {}", error.kind.unwrap_or_default(), error.message.unwrap_or_default()), true)
+        }
+        Ok(Body::OAuth { error, error_description }) => {
+            (format!(" {error}: {}", error_description.unwrap_or_default()), false)
+        }
+        Err(_) => {
+            let text: String = String::from_utf8_lossy(body).chars().take(200).collect();
+            (if text.trim().is_empty() { String::new() } else { format!(": {}", text.trim()) }, false)
+        }
+    };
+    let kind = match status {
+        // Without Iceberg's own words a 404 may come from a wrong address as well, which is no reason to forget a table.
+        404 | 410 if is_iceberg => ErrorKind::NotFound,
+        409 => ErrorKind::Conflict,
+        400 | 405 | 411 | 413 | 415 | 422 => ErrorKind::DataInvalid,
+        406 | 501 => ErrorKind::Unsupported,
+        _ => ErrorKind::Unavailable,
+    };
+    Error::new(kind, format!("HTTP {status}{}", said.trim_end_matches([' ', ':'])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_definite_answers_are_definite() {
+        use CommitClass::*;
+        let definite = [
+            (200, Applied),
+            (409, Conflict),
+            (429, TooMany),
+            (401, Token),
+            (403, Token),
+            (419, Token),
+            (400, Refused),
+            (404, Refused),
+            (405, Refused),
+            (406, Refused),
+            (410, Refused),
+            (411, Refused),
+            (413, Refused),
+            (415, Refused),
+            (422, Refused),
+            (501, Refused),
+        ];
+        for status in 100..600 {
+            let expected = definite.iter().find(|(s, _)| *s == status).map_or(Unknown, |(_, class)| *class);
+            assert_eq!(commit_class(status), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn errors_say_type_and_message() {
+        let body = br#"{"error":{"message":"no table t","type":"NoSuchTableException","code":404}}"#;
+        let error = error_of(404, body);
+        assert_eq!(error.to_string(), "HTTP 404 NoSuchTableException: no table t");
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        let error = error_of(404, b"<html>nothing here</html>");
+        assert_eq!(
+            (error.kind(), error.to_string()),
+            (ErrorKind::Unavailable, "HTTP 404: <html>nothing here</html>".into())
+        );
+        let error = error_of(401, br#"{"error":"invalid_client","error_description":"who?"}"#);
+        assert_eq!(error.to_string(), "HTTP 401 invalid_client: who?");
+        assert_eq!(error_of(503, b"").to_string(), "HTTP 503");
+        assert_eq!(error_of(500, br#"{"error":{}}"#).to_string(), "HTTP 500");
+    }
+}

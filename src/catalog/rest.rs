@@ -1,0 +1,398 @@
+//! The adapter for Iceberg REST catalogs.
+//!
+//! The catalog need not be up when this is made: its configuration is asked for at the first request, and again until it
+//! is given. Reads are tried again with growing waits. A commit is sent again only if it cannot have been applied (it did
+//! not leave, 429, or a rejected token that was renewed). 5xx, a timeout, a cut connection or a body that cannot be read
+//! are *unknown*, never a failure.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
+use reqwest::Method;
+use reqwest::header::{HeaderMap, HeaderValue};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+pub use super::auth::{Auth, SecretSource};
+use super::names::{Separator, encode};
+use super::transport::{self, CommitAnswer, Request, Transport};
+pub use super::transport::{MAX_RETRIES, REQUEST_TIMEOUT_MS};
+use super::{Catalog, CommitOutcome, LoadedTable, RequestObserver, StorageCredential, TableCredentials};
+use crate::clock::{Clock, SystemClock};
+use crate::error::{Context, Error, ErrorKind, Result};
+use crate::http_client;
+
+/// Pages of one listing at most.
+const PAGES_MAX: usize = 10_000;
+const COMMIT_ENDPOINT: &str = "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}";
+const CREDENTIALS_ENDPOINT: &str = "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}/credentials";
+
+/// Where a catalog is and how to speak to it.
+#[derive(Debug, Clone)]
+pub struct RestCatalogConfig {
+    /// Its name in the configuration, for messages.
+    pub name: String,
+    /// Its address, to which `/v1/...` is added.
+    pub uri: String,
+    /// The warehouse to ask for.
+    pub warehouse: Option<String>,
+    /// Iceberg's catalog properties: `header.*`, `prefix`, storage settings, [`REQUEST_TIMEOUT_MS`], [`MAX_RETRIES`],
+    /// [`http_client::CONNECT_TIMEOUT_MS`], [`http_client::CA_FILE`].
+    pub properties: HashMap<String, String>,
+    /// Who asks.
+    pub auth: Auth,
+}
+
+/// What the catalog's own configuration makes of ours.
+struct Session {
+    /// Address, `v1` and prefix, without a slash at the end.
+    base: String,
+    properties: HashMap<String, String>,
+    separator: Separator,
+    headers: HeaderMap,
+    /// What the catalog announced; empty if it announced nothing.
+    endpoints: HashSet<String>,
+    idempotency_keys: bool,
+}
+
+/// A REST catalog.
+pub struct RestCatalog {
+    config: RestCatalogConfig,
+    transport: Transport,
+    clock: Arc<dyn Clock>,
+    session: Mutex<Option<Arc<Session>>>,
+    /// Tokens that the catalog gave for single tables.
+    table_tokens: StdMutex<HashMap<TableIdent, String>>,
+    observer: Option<Arc<dyn RequestObserver>>,
+}
+
+#[derive(Deserialize)]
+struct ConfigResponse {
+    #[serde(default)]
+    defaults: HashMap<String, Option<String>>,
+    #[serde(default)]
+    overrides: HashMap<String, Option<String>>,
+    endpoints: Option<Vec<String>>,
+    #[serde(rename = "idempotency-key-lifetime")]
+    idempotency_key_lifetime: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct NamespacePage {
+    #[serde(default)]
+    namespaces: Vec<NamespaceIdent>,
+    next_page_token: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct TablePage {
+    #[serde(default)]
+    identifiers: Vec<TableIdent>,
+    next_page_token: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct TableResponse {
+    metadata_location: Option<String>,
+    metadata: serde_json::Value,
+    config: Option<HashMap<String, String>>,
+    storage_credentials: Option<Vec<StorageCredential>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct CredentialsResponse {
+    storage_credentials: Vec<StorageCredential>,
+}
+
+#[derive(Serialize)]
+struct CommitBody<'a> {
+    identifier: &'a TableIdent,
+    requirements: Vec<TableRequirement>,
+    updates: Vec<TableUpdate>,
+}
+
+impl RestCatalog {
+    /// Sets everything up and tries to reach the catalog. One that is down is no error: it is tried again when needed.
+    /// Only a wrong configuration fails.
+    pub async fn connect(config: RestCatalogConfig) -> Result<Self> {
+        let catalog = Self::new(config)?;
+        match catalog.session().await {
+            Err(e) if e.kind() == ErrorKind::Config => return Err(e),
+            Err(e) => tracing::warn!(catalog = catalog.config.name, error = %e, "catalog not reachable yet"),
+            Ok(_) => {}
+        }
+        Ok(catalog)
+    }
+
+    /// Sets everything up without sending anything.
+    pub fn new(config: RestCatalogConfig) -> Result<Self> {
+        let clock = SystemClock::shared();
+        let uri = config.uri.trim_end_matches('/');
+        let valid = reqwest::Url::parse(uri).is_ok_and(|u| matches!(u.scheme(), "http" | "https") && u.has_host());
+        if !valid {
+            let message = format!("catalog {}: uri = {uri:?} is no http or https address", config.name);
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        let what = || format!("set up catalog {}", config.name);
+        let client = http_client::build(&config.properties).context(what)?;
+        transport::headers(&config.properties).context(what)?;
+        let authenticator =
+            super::auth::Authenticator::new(config.auth.clone(), uri, client.clone(), Arc::clone(&clock));
+        let transport = Transport::new(client, authenticator, Arc::clone(&clock), &config.properties).context(what)?;
+        let table_tokens = StdMutex::default();
+        Ok(Self { config, transport, clock, session: Mutex::default(), table_tokens, observer: None })
+    }
+
+    /// Reports every request from now on.
+    #[must_use]
+    pub fn with_observer(mut self, observer: Arc<dyn RequestObserver>) -> Self {
+        self.observer = Some(observer);
+        self
+    }
+
+    /// Whether the catalog has answered yet.
+    pub async fn connected(&self) -> bool {
+        self.session.lock().await.is_some()
+    }
+
+    /// The session, opened if there is none.
+    async fn session(&self) -> Result<Arc<Session>> {
+        let mut slot = self.session.lock().await;
+        if let Some(session) = slot.as_ref() {
+            return Ok(Arc::clone(session));
+        }
+        let session = Arc::new(self.open_session().await?);
+        *slot = Some(Arc::clone(&session));
+        Ok(session)
+    }
+
+    async fn open_session(&self) -> Result<Session> {
+        let uri = self.config.uri.trim_end_matches('/');
+        let query = self.config.warehouse.as_ref().map(|w| format!("?warehouse={}", encode(w))).unwrap_or_default();
+        let request = get(format!("{uri}/v1/config{query}"), transport::headers(&self.config.properties)?);
+        let answer: ConfigResponse = self.read("config", request).await?;
+        let mut properties = present(answer.defaults);
+        properties.extend(self.config.properties.clone());
+        properties.extend(present(answer.overrides));
+        let uri = properties.get("uri").map_or(uri, |u| u.trim_end_matches('/'));
+        let prefix = properties.get("prefix").map(|p| p.trim_matches('/')).filter(|p| !p.is_empty());
+        let base = prefix.map_or(format!("{uri}/v1"), |prefix| format!("{uri}/v1/{prefix}"));
+        let separator = properties.get("namespace-separator").map(|s| Separator::from_property(s)).transpose()?;
+        let lifetime = answer.idempotency_key_lifetime.is_some() || properties.contains_key("idempotency-key-lifetime");
+        Ok(Session {
+            base,
+            separator: separator.unwrap_or_default(),
+            headers: transport::headers(&properties)?,
+            endpoints: answer.endpoints.unwrap_or_default().into_iter().collect(),
+            idempotency_keys: lifetime,
+            properties,
+        })
+    }
+
+    fn observe(&self, operation: &'static str, outcome: &'static str, start: Instant) {
+        if let Some(observer) = &self.observer {
+            observer.observe(operation, outcome, start.elapsed().as_secs_f64());
+        }
+    }
+
+    /// Sends a read and parses its answer.
+    async fn read<T: for<'de> Deserialize<'de>>(&self, operation: &'static str, request: Request) -> Result<T> {
+        let start = Instant::now();
+        let url = request.url.clone();
+        let parsed = match self.transport.read(request).await {
+            Ok(body) => serde_json::from_slice(&body)
+                .map_err(|e| Error::unavailable(format!("the answer is not what the protocol says: {e}"))),
+            Err(e) => Err(e),
+        };
+        self.observe(operation, parsed.as_ref().map_or_else(|e| e.kind().as_str(), |_| "ok"), start);
+        parsed.context(|| format!("catalog {}: GET {url}", self.config.name))
+    }
+
+    fn table_token(&self, table: &TableIdent) -> Option<String> {
+        self.table_tokens.lock().unwrap_or_else(PoisonError::into_inner).get(table).cloned()
+    }
+
+    fn remember_token(&self, table: &TableIdent, config: &HashMap<String, String>) {
+        let mut tokens = self.table_tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        match config.get("token") {
+            Some(token) => tokens.insert(table.clone(), token.clone()),
+            None => tokens.remove(table),
+        };
+    }
+
+    /// Follows the pages of a listing; `next` takes one in and gives the token of the one after.
+    async fn pages<T: for<'de> Deserialize<'de>>(
+        &self,
+        operation: &'static str,
+        session: &Session,
+        url: &str,
+        mut next: impl FnMut(T) -> Option<String>,
+    ) -> Result<()> {
+        let mut token = String::new();
+        let mut seen = HashSet::new();
+        let separator = if url.contains('?') { '&' } else { '?' };
+        for _ in 0..PAGES_MAX {
+            let request = get(format!("{url}{separator}pageToken={}", encode(&token)), session.headers.clone());
+            let page = self.read(operation, request).await?;
+            match next(page).filter(|t| !t.is_empty()) {
+                None => return Ok(()),
+                Some(following) => token = following,
+            }
+            if !seen.insert(token.clone()) {
+                return Err(Error::unavailable(format!("{url}: the catalog gives the same page token again")));
+            }
+        }
+        Err(Error::unavailable(format!("{url}: more than {PAGES_MAX} pages")))
+    }
+
+    async fn try_load(&self, table: &TableIdent) -> Result<LoadedTable> {
+        let session = self.session().await?;
+        let url = format!("{}/{}", session.base, session.separator.table(table)?);
+        let request = Request { table_token: self.table_token(table), ..get(url, session.headers.clone()) };
+        let answer: TableResponse = self.read("load_table", request).await?;
+        let loaded = parse_table(answer)?;
+        self.remember_token(table, &loaded.config);
+        Ok(loaded)
+    }
+
+    async fn commit_request(
+        &self,
+        table: &TableIdent,
+        requirements: Vec<TableRequirement>,
+        updates: Vec<TableUpdate>,
+    ) -> Result<Request> {
+        let session = self.session().await?;
+        if !session.endpoints.is_empty() && !session.endpoints.contains(COMMIT_ENDPOINT) {
+            return Err(Error::unsupported("the catalog announces no way to commit to tables"));
+        }
+        let url = format!("{}/{}", session.base, session.separator.table(table)?);
+        let mut headers = session.headers.clone();
+        if session.idempotency_keys {
+            // The same in every attempt of this commit.
+            let key = HeaderValue::from_str(&self.clock.uuid().hyphenated().to_string());
+            headers.insert("idempotency-key", key.map_err(|e| Error::internal(e.to_string()))?);
+        }
+        let body = serde_json::to_vec(&CommitBody { identifier: table, requirements, updates })?;
+        let table_token = self.table_token(table);
+        Ok(Request { method: Method::POST, url, headers, body: Some(Bytes::from(body)), table_token })
+    }
+}
+
+fn get(url: String, headers: HeaderMap) -> Request {
+    Request { method: Method::GET, url, headers, body: None, table_token: None }
+}
+
+fn present(properties: HashMap<String, Option<String>>) -> HashMap<String, String> {
+    properties.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
+}
+
+fn parse_table(answer: TableResponse) -> Result<LoadedTable> {
+    let location = answer.metadata_location.ok_or_else(|| Error::invalid("the catalog tells no metadata-location"))?;
+    let loaded = LoadedTable::from_metadata_json(location, &answer.metadata)?;
+    Ok(LoadedTable {
+        config: answer.config.unwrap_or_default(),
+        storage_credentials: answer.storage_credentials.unwrap_or_default(),
+        ..loaded
+    })
+}
+
+#[async_trait]
+impl Catalog for RestCatalog {
+    async fn list_namespaces(&self, parent: Option<&NamespaceIdent>) -> Result<Vec<NamespaceIdent>> {
+        let session = self.session().await?;
+        let mut url = format!("{}/namespaces", session.base);
+        if let Some(parent) = parent {
+            url = format!("{url}?parent={}", session.separator.namespace(parent)?);
+        }
+        let mut found = Vec::new();
+        let take = |page: NamespacePage| {
+            found.extend(page.namespaces);
+            page.next_page_token
+        };
+        self.pages("list_namespaces", &session, &url, take).await?;
+        Ok(found)
+    }
+
+    async fn list_tables(&self, namespace: &NamespaceIdent) -> Result<Vec<TableIdent>> {
+        let session = self.session().await?;
+        let url = format!("{}/namespaces/{}/tables", session.base, session.separator.namespace(namespace)?);
+        let mut found = Vec::new();
+        let take = |page: TablePage| {
+            found.extend(page.identifiers);
+            page.next_page_token
+        };
+        self.pages("list_tables", &session, &url, take).await?;
+        Ok(found)
+    }
+
+    async fn load_table(&self, table: &TableIdent) -> Result<LoadedTable> {
+        self.try_load(table).await.context(|| format!("load table {table}"))
+    }
+
+    async fn load_credentials(&self, table: &TableIdent) -> Result<TableCredentials> {
+        let what = || format!("get credentials for table {table}");
+        let session = self.session().await.context(what)?;
+        if !session.endpoints.contains(CREDENTIALS_ENDPOINT) {
+            let loaded = self.load_table(table).await?;
+            return Ok(TableCredentials { config: loaded.config, storage_credentials: loaded.storage_credentials });
+        }
+        let url = format!("{}/{}/credentials", session.base, session.separator.table(table).context(what)?);
+        let request = Request { table_token: self.table_token(table), ..get(url, session.headers.clone()) };
+        let answer: CredentialsResponse = self.read("load_credentials", request).await.context(what)?;
+        Ok(TableCredentials { config: HashMap::new(), storage_credentials: answer.storage_credentials })
+    }
+
+    async fn commit_table(
+        &self,
+        table: &TableIdent,
+        requirements: Vec<TableRequirement>,
+        updates: Vec<TableUpdate>,
+    ) -> CommitOutcome {
+        let start = Instant::now();
+        let what = || format!("catalog {}: commit to table {table}", self.config.name);
+        let answer = match self.commit_request(table, requirements, updates).await {
+            Ok(request) => self.transport.commit(request).await,
+            // Nothing was sent.
+            Err(e) => CommitAnswer::Refused(e),
+        };
+        let outcome = match answer {
+            CommitAnswer::Applied(body) => {
+                let parsed = serde_json::from_slice(&body).map_err(Error::from).and_then(parse_table);
+                match parsed {
+                    Ok(loaded) => CommitOutcome::Committed(Box::new(loaded)),
+                    Err(e) => CommitOutcome::Unknown(
+                        Error::new(ErrorKind::CommitUnknown, format!("the answer to a commit cannot be read: {e}"))
+                            .context(what()),
+                    ),
+                }
+            }
+            CommitAnswer::Conflict(e) => CommitOutcome::Conflict(e.context(what())),
+            CommitAnswer::Refused(e) => CommitOutcome::Refused(e.context(what())),
+            CommitAnswer::Unknown(e) => CommitOutcome::Unknown(e.context(what())),
+        };
+        let label = match &outcome {
+            CommitOutcome::Committed(_) => "ok",
+            CommitOutcome::Conflict(_) => "conflict",
+            CommitOutcome::Refused(_) => "refused",
+            CommitOutcome::Unknown(_) => "unknown",
+        };
+        self.observe("commit_table", label, start);
+        outcome
+    }
+
+    async fn storage_properties(&self) -> Result<HashMap<String, String>> {
+        let mut properties = self.session().await?.properties.clone();
+        for secret in ["token", "credential"] {
+            properties.remove(secret);
+        }
+        Ok(properties)
+    }
+}

@@ -1,0 +1,233 @@
+//! Sends requests to a REST catalog: tokens, timeouts, retries of reads, and the strict rules for commits.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use reqwest::Method;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+
+use super::auth::{Authenticator, Token};
+use super::classify::{self, CommitClass};
+use crate::clock::Clock;
+use crate::error::{Context, Error, ErrorKind, Result};
+use crate::http_client::{Backoff, chain, duration_ms, retry_after};
+
+/// Property: longest time for a whole request, milliseconds; 60 s unless set.
+pub const REQUEST_TIMEOUT_MS: &str = "rest.client.request-timeout-ms";
+/// Property: tries of a read after the first; 5 unless set.
+pub const MAX_RETRIES: &str = "rest.client.max-retries";
+
+/// Largest answer that is taken in.
+const BODY_BYTES_MAX: usize = 512 << 20;
+
+/// One request, as often as it may have to be sent.
+pub(super) struct Request {
+    pub(super) method: Method,
+    pub(super) url: String,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Option<Bytes>,
+    /// A token for this table alone, which takes the place of the catalog's.
+    pub(super) table_token: Option<String>,
+}
+
+struct Answer {
+    status: u16,
+    retry_after: Option<Duration>,
+    body: Bytes,
+}
+
+/// How one attempt ended without an answer.
+enum Failed {
+    /// Nothing has left this machine.
+    NotSent(Error),
+    /// It may have arrived.
+    Lost(Error),
+}
+
+impl Failed {
+    fn into_error(self) -> Error {
+        match self {
+            Self::NotSent(e) | Self::Lost(e) => e,
+        }
+    }
+}
+
+/// What became of a commit request.
+pub(super) enum CommitAnswer {
+    /// 200, with this body.
+    Applied(Bytes),
+    Conflict(Error),
+    Refused(Error),
+    Unknown(Error),
+}
+
+pub(super) struct Transport {
+    client: reqwest::Client,
+    authenticator: Authenticator,
+    clock: Arc<dyn Clock>,
+    timeout: Duration,
+    backoff: Backoff,
+}
+
+impl Transport {
+    pub(super) fn new(
+        client: reqwest::Client,
+        authenticator: Authenticator,
+        clock: Arc<dyn Clock>,
+        properties: &HashMap<String, String>,
+    ) -> Result<Self> {
+        let timeout = duration_ms(properties, REQUEST_TIMEOUT_MS, Duration::from_secs(60))?;
+        let retries = match properties.get(MAX_RETRIES) {
+            None => 5,
+            Some(text) => text.parse().ok().filter(|n| *n <= 100).ok_or_else(|| {
+                Error::new(ErrorKind::Config, format!("{MAX_RETRIES} = {text:?}: expected a number from 0 to 100"))
+            })?,
+        };
+        let backoff = Backoff { retries, first: Duration::from_millis(200), longest: Duration::from_secs(10) };
+        Ok(Self { client, authenticator, clock, timeout, backoff })
+    }
+
+    /// Reads: sent again on errors that pass, and once with a fresh token.
+    pub(super) async fn read(&self, mut request: Request) -> Result<Bytes> {
+        let mut attempt = 0;
+        let mut token_renewed = false;
+        loop {
+            let token = self.authenticator.token().await?;
+            let outcome = self.send(&request, &token).await;
+            let (error, asked) = match outcome {
+                Ok(answer) if answer.status == 200 => return Ok(answer.body),
+                Ok(answer) if classify::token_rejected(answer.status) && !token_renewed => {
+                    token_renewed = true;
+                    if self.fresh_token(&mut request, &token).await? {
+                        continue;
+                    }
+                    return Err(classify::error_of(answer.status, &answer.body));
+                }
+                Ok(answer) => {
+                    let error = classify::error_of(answer.status, &answer.body);
+                    if !classify::read_again(answer.status) {
+                        return Err(error);
+                    }
+                    (error, answer.retry_after)
+                }
+                Err(failed) => (failed.into_error(), None),
+            };
+            match self.backoff.wait(attempt, self.clock.uuid().as_u128(), asked) {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => return Err(error),
+            }
+            attempt += 1;
+        }
+    }
+
+    /// Commits: sent again only if no attempt so far can have been applied.
+    pub(super) async fn commit(&self, mut request: Request) -> CommitAnswer {
+        let mut attempt = 0;
+        let mut token_renewed = false;
+        loop {
+            let token = match self.authenticator.token().await {
+                Ok(token) => token,
+                // Without a token nothing was sent.
+                Err(e) => return CommitAnswer::Refused(e),
+            };
+            let (error, asked) = match self.send(&request, &token).await {
+                Err(Failed::Lost(e)) => return CommitAnswer::Unknown(unknown(&e)),
+                Err(Failed::NotSent(e)) => (e, None),
+                Ok(answer) => {
+                    let error = classify::error_of(answer.status, &answer.body);
+                    match classify::commit_class(answer.status) {
+                        CommitClass::Applied => return CommitAnswer::Applied(answer.body),
+                        CommitClass::Conflict => return CommitAnswer::Conflict(error),
+                        CommitClass::Refused => return CommitAnswer::Refused(error),
+                        CommitClass::Unknown => return CommitAnswer::Unknown(unknown(&error)),
+                        CommitClass::TooMany => (error, answer.retry_after),
+                        CommitClass::Token if token_renewed => return CommitAnswer::Refused(error),
+                        CommitClass::Token => {
+                            token_renewed = true;
+                            match self.fresh_token(&mut request, &token).await {
+                                Ok(true) => continue,
+                                Ok(false) => return CommitAnswer::Refused(error),
+                                Err(e) => return CommitAnswer::Refused(e),
+                            }
+                        }
+                    }
+                }
+            };
+            match self.backoff.wait(attempt, self.clock.uuid().as_u128(), asked) {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => return CommitAnswer::Refused(error),
+            }
+            attempt += 1;
+        }
+    }
+
+    /// Whether the request can be repeated with another token than the one rejected.
+    async fn fresh_token(&self, request: &mut Request, rejected: &Token) -> Result<bool> {
+        if request.table_token.take().is_some() {
+            // The table's own token is over; the catalog's still stands.
+            return Ok(true);
+        }
+        self.authenticator.renew(rejected).await
+    }
+
+    async fn send(&self, request: &Request, token: &Token) -> Result<Answer, Failed> {
+        let mut builder = self
+            .client
+            .request(request.method.clone(), &request.url)
+            .timeout(self.timeout)
+            .headers(request.headers.clone());
+        let of_table = request.table_token.as_ref().map(|t| format!("Bearer {t}"));
+        if let Some(header) = of_table.as_ref().or(token.header.as_ref()) {
+            let mut value = HeaderValue::from_str(header).map_err(|_| {
+                Failed::NotSent(Error::new(ErrorKind::Config, "the token has characters no header can hold"))
+            })?;
+            value.set_sensitive(true);
+            builder = builder.header(AUTHORIZATION, value);
+        }
+        if let Some(body) = &request.body {
+            builder = builder.header(CONTENT_TYPE, "application/json").body(body.clone());
+        }
+        let response = builder.send().await.map_err(failed)?;
+        let status = response.status().as_u16();
+        let asked = retry_after(response.headers(), self.clock.now_ms());
+        let body = take_body(response).await?;
+        Ok(Answer { status, retry_after: asked, body })
+    }
+}
+
+fn failed(error: reqwest::Error) -> Failed {
+    let not_sent = error.is_connect() || error.is_builder();
+    let error = Error::unavailable(chain(&error));
+    if not_sent { Failed::NotSent(error) } else { Failed::Lost(error) }
+}
+
+async fn take_body(mut response: reqwest::Response) -> Result<Bytes, Failed> {
+    let mut body = BytesMut::new();
+    while let Some(chunk) = response.chunk().await.map_err(|e| Failed::Lost(Error::unavailable(chain(&e))))? {
+        if body.len() + chunk.len() > BODY_BYTES_MAX {
+            return Err(Failed::Lost(Error::unavailable(format!("the answer has more than {BODY_BYTES_MAX} bytes"))));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body.freeze())
+}
+
+fn unknown(error: &Error) -> Error {
+    Error::new(ErrorKind::CommitUnknown, format!("the commit may or may not have been applied: {error}"))
+}
+
+/// The headers for every request: what the properties say under `header.`, and the wish for vended credentials.
+pub(super) fn headers(properties: &HashMap<String, String>) -> Result<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    headers.insert("x-iceberg-access-delegation", HeaderValue::from_static("vended-credentials"));
+    for (key, value) in properties {
+        let Some(name) = key.strip_prefix("header.") else { continue };
+        let fail = || Error::new(ErrorKind::Config, format!("{key}: not a valid HTTP header"));
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| fail())?;
+        let value = HeaderValue::from_str(value).map_err(|_| fail()).context(|| "read the catalog's properties")?;
+        headers.insert(name, value);
+    }
+    Ok(headers)
+}

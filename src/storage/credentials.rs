@@ -1,0 +1,371 @@
+//! Which settings apply to a path, and how credentials that a catalog lent are renewed.
+//!
+//! Precedence, strongest first: the vended credential with the longest matching prefix, the table's own `config`,
+//! the catalog's properties (after the catalog's overrides and defaults), this program's defaults.
+//! A set of keys is never mixed from two sources: who brings an access key also decides whether there is a session token.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use async_trait::async_trait;
+use iceberg::TableIdent;
+
+use crate::catalog::{Catalog, StorageCredential, TableCredentials};
+use crate::clock::Clock;
+use crate::error::{Context, Error, Result};
+
+pub(super) const ACCESS_KEY: &str = "s3.access-key-id";
+pub(super) const SECRET_KEY: &str = "s3.secret-access-key";
+pub(super) const SESSION_TOKEN: &str = "s3.session-token";
+pub(super) const EXPIRES_AT_MS: &str = "s3.session-token-expires-at-ms";
+
+/// Renewed at the earliest this long before they expire.
+const MARGIN_MS: i64 = 300_000;
+/// After a failed or a forced renewal the next one waits this long.
+const PAUSE_MS: i64 = 10_000;
+
+/// Where new credentials for a table come from.
+#[async_trait]
+pub trait CredentialSource: Send + Sync {
+    /// Asks for new ones.
+    async fn fetch(&self) -> Result<TableCredentials>;
+}
+
+/// Asks the catalog that lent them.
+pub struct CatalogCredentials {
+    /// The catalog.
+    pub catalog: Arc<dyn Catalog>,
+    /// The table.
+    pub table: TableIdent,
+}
+
+#[async_trait]
+impl CredentialSource for CatalogCredentials {
+    async fn fetch(&self) -> Result<TableCredentials> {
+        self.catalog.load_credentials(&self.table).await
+    }
+}
+
+/// One set of S3 keys.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct S3Keys {
+    pub(super) access_key: String,
+    pub(super) secret_key: String,
+    pub(super) session_token: Option<String>,
+}
+
+/// What is in force now.
+struct Current {
+    lent: TableCredentials,
+    /// Counts renewals.
+    generation: u64,
+    fetched_ms: i64,
+    /// The earliest expiry of all, if any tells one.
+    expires_at_ms: Option<i64>,
+    /// No renewal before this.
+    not_before_ms: i64,
+}
+
+impl Current {
+    fn new(lent: TableCredentials, generation: u64, now_ms: i64) -> Self {
+        let configs = std::iter::once(&lent.config).chain(lent.storage_credentials.iter().map(|c| &c.config));
+        let expires_at_ms = configs.filter_map(|c| c.get(EXPIRES_AT_MS)?.parse().ok()).min();
+        Self { lent, generation, fetched_ms: now_ms, expires_at_ms, not_before_ms: 0 }
+    }
+
+    /// In the last quarter of their life, or in its last five minutes if that is shorter.
+    fn due(&self, now_ms: i64) -> bool {
+        let Some(expires_at_ms) = self.expires_at_ms else { return false };
+        let early_ms = (expires_at_ms.saturating_sub(self.fetched_ms) / 4).clamp(0, MARGIN_MS);
+        now_ms >= expires_at_ms - early_ms && now_ms >= self.not_before_ms
+    }
+}
+
+/// Settings of a store, with the part that a catalog lent and that is renewed.
+pub(super) struct Settings {
+    base: HashMap<String, String>,
+    current: RwLock<Arc<Current>>,
+    renewing: tokio::sync::Mutex<()>,
+    source: Option<Arc<dyn CredentialSource>>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Settings {
+    pub(super) fn new(
+        base: HashMap<String, String>,
+        lent: TableCredentials,
+        source: Option<Arc<dyn CredentialSource>>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let current = Current::new(lent, 0, clock.now_ms());
+        Self { base, current: RwLock::new(Arc::new(current)), renewing: tokio::sync::Mutex::default(), source, clock }
+    }
+
+    fn current(&self) -> Arc<Current> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn replace(&self, current: Current) {
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(current);
+    }
+
+    pub(super) fn generation(&self) -> u64 {
+        self.current().generation
+    }
+
+    /// The prefix of the vended credential that `path` uses; empty if none applies.
+    pub(super) fn prefix_for(&self, path: &str) -> String {
+        choose(&self.current().lent.storage_credentials, path).map(|c| c.prefix.clone()).unwrap_or_default()
+    }
+
+    /// All settings under a prefix that [`Self::prefix_for`] gave.
+    pub(super) fn properties(&self, prefix: &str) -> HashMap<String, String> {
+        let current = self.current();
+        let mut merged = self.base.clone();
+        overlay(&mut merged, &current.lent.config);
+        if let Some(lent) = current.lent.storage_credentials.iter().find(|c| c.prefix == prefix) {
+            overlay(&mut merged, &lent.config);
+        }
+        merged
+    }
+
+    /// Whether the keys can change while the store lives.
+    pub(super) fn renewable(&self) -> bool {
+        self.source.is_some()
+    }
+
+    /// Keys in force under a prefix, renewed first if they are about to expire.
+    /// If that fails, they are used as long as they last.
+    pub(super) async fn keys(&self, prefix: &str) -> Result<Option<S3Keys>> {
+        let now_ms = self.clock.now_ms();
+        if self.source.is_some() && self.current().due(now_ms) {
+            let renewed = self.renew(self.generation()).await;
+            let lapsed = self.current().expires_at_ms.is_some_and(|at| self.clock.now_ms() >= at);
+            match renewed {
+                Err(e) if lapsed => return Err(e),
+                Err(e) => tracing::warn!(error = %e, "storage credentials could not be renewed, trying again later"),
+                Ok(_) => {}
+            }
+        }
+        Ok(keys_in(&self.properties(prefix)))
+    }
+
+    /// Renews, unless somebody else has done so since `seen` or it was tried a moment ago.
+    /// Says whether there are other credentials than those of generation `seen`.
+    pub(super) async fn renew(&self, seen: u64) -> Result<bool> {
+        let Some(source) = &self.source else { return Ok(false) };
+        let _one_at_a_time = self.renewing.lock().await;
+        let current = self.current();
+        if current.generation != seen {
+            return Ok(true);
+        }
+        let now_ms = self.clock.now_ms();
+        if now_ms < current.not_before_ms {
+            return Ok(false);
+        }
+        let fetched = source.fetch().await.context(|| "renew storage credentials");
+        let not_before_ms = self.clock.now_ms() + PAUSE_MS;
+        match fetched {
+            Ok(mut lent) => {
+                // Credentials that come on a way of their own bring no other settings; the known ones stay.
+                if lent.config.is_empty() {
+                    lent.config = current.lent.config.clone();
+                }
+                self.replace(Current { not_before_ms, ..Current::new(lent, seen + 1, now_ms) });
+                tracing::debug!(generation = seen + 1, "storage credentials renewed");
+                Ok(true)
+            }
+            Err(e) => {
+                let Current { fetched_ms, expires_at_ms, .. } = *current;
+                let lent = current.lent.clone();
+                self.replace(Current { lent, generation: seen, fetched_ms, expires_at_ms, not_before_ms });
+                Err(e)
+            }
+        }
+    }
+}
+
+/// The keys that a set of properties holds.
+pub(super) fn keys_in(properties: &HashMap<String, String>) -> Option<S3Keys> {
+    Some(S3Keys {
+        access_key: properties.get(ACCESS_KEY)?.clone(),
+        secret_key: properties.get(SECRET_KEY)?.clone(),
+        session_token: properties.get(SESSION_TOKEN).cloned(),
+    })
+}
+
+/// Lays stronger settings over weaker ones.
+fn overlay(weaker: &mut HashMap<String, String>, stronger: &HashMap<String, String>) {
+    if stronger.contains_key(ACCESS_KEY) {
+        for key in [ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, EXPIRES_AT_MS] {
+            weaker.remove(key);
+        }
+    }
+    weaker.extend(stronger.iter().map(|(k, v)| (k.clone(), v.clone())));
+}
+
+/// The credential with the longest prefix of `path`.
+fn choose<'a>(credentials: &'a [StorageCredential], path: &str) -> Option<&'a StorageCredential> {
+    let path = one_scheme(path);
+    credentials.iter().filter(|c| path.starts_with(&one_scheme(&c.prefix))).max_by_key(|c| one_scheme(&c.prefix).len())
+}
+
+/// The schemes of S3 are one.
+fn one_scheme(path: &str) -> String {
+    for scheme in ["s3a:", "s3n:"] {
+        if let Some(rest) = path.strip_prefix(scheme) {
+            return format!("s3:{rest}");
+        }
+    }
+    path.to_owned()
+}
+
+/// Refuses tables whose catalog keeps the keys to itself.
+pub(super) fn remote_signing(properties: &HashMap<String, String>) -> Result<()> {
+    let wanted = properties.get("s3.remote-signing-enabled").is_some_and(|v| v == "true");
+    if wanted && keys_in(properties).is_none() {
+        return Err(Error::unsupported(
+            "the catalog wants to sign requests itself (s3.remote-signing-enabled) and lends no keys; \
+             this version needs vended credentials or keys of its own (s3.access-key-id)",
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::error::ErrorKind;
+
+    fn map(pairs: &[(&str, &str)]) -> HashMap<String, String> {
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+    }
+
+    #[derive(Default)]
+    struct TestClock(AtomicI64);
+
+    impl Clock for TestClock {
+        fn now_ms(&self) -> i64 {
+            self.0.load(Ordering::SeqCst)
+        }
+        fn uuid(&self) -> uuid::Uuid {
+            uuid::Uuid::nil()
+        }
+    }
+
+    /// Lends keys that live 60 s; fails while `down`.
+    struct Lender {
+        clock: Arc<TestClock>,
+        calls: AtomicUsize,
+        down: std::sync::atomic::AtomicBool,
+    }
+
+    #[async_trait]
+    impl CredentialSource for Lender {
+        async fn fetch(&self) -> Result<TableCredentials> {
+            let n = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
+            if self.down.load(Ordering::SeqCst) {
+                return Err(Error::unavailable("down"));
+            }
+            Ok(lend(n, self.clock.now_ms() + 60_000))
+        }
+    }
+
+    fn lend(n: usize, expires_at_ms: i64) -> TableCredentials {
+        let key = format!("key{n}");
+        let config = map(&[
+            (ACCESS_KEY, &key),
+            (SECRET_KEY, "s"),
+            (SESSION_TOKEN, "t"),
+            (EXPIRES_AT_MS, &expires_at_ms.to_string()),
+        ]);
+        let credential = StorageCredential { prefix: "s3://b/t".into(), config };
+        TableCredentials { config: HashMap::new(), storage_credentials: vec![credential] }
+    }
+
+    fn settings() -> (Arc<TestClock>, Arc<Lender>, Settings) {
+        let clock = Arc::new(TestClock::default());
+        let down = std::sync::atomic::AtomicBool::new(false);
+        let lender = Arc::new(Lender { clock: clock.clone(), calls: AtomicUsize::new(0), down });
+        let settings = Settings::new(HashMap::new(), lend(0, 60_000), Some(lender.clone()), clock.clone());
+        (clock, lender, settings)
+    }
+
+    async fn key(settings: &Settings) -> Result<String> {
+        let prefix = settings.prefix_for("s3a://b/t/data/f");
+        Ok(settings.keys(&prefix).await?.map(|k| k.access_key).unwrap_or_default())
+    }
+
+    #[tokio::test]
+    async fn keys_are_renewed_before_they_expire_and_once() {
+        let (clock, lender, settings) = settings();
+        clock.0.store(44_000, Ordering::SeqCst);
+        assert_eq!(key(&settings).await.unwrap(), "key0");
+        clock.0.store(45_000, Ordering::SeqCst);
+        let (a, b) = tokio::join!(key(&settings), key(&settings));
+        assert_eq!((a.unwrap(), b.unwrap()), ("key1".into(), "key1".into()));
+        assert_eq!(lender.calls.load(Ordering::SeqCst), 1);
+        clock.0.store(45_000 + 45_000, Ordering::SeqCst);
+        assert_eq!(key(&settings).await.unwrap(), "key2");
+    }
+
+    #[tokio::test]
+    async fn a_failed_renewal_is_tried_again_and_old_keys_serve_while_they_last() {
+        let (clock, lender, settings) = settings();
+        lender.down.store(true, Ordering::SeqCst);
+        clock.0.store(46_000, Ordering::SeqCst);
+        assert_eq!(key(&settings).await.unwrap(), "key0");
+        assert_eq!(key(&settings).await.unwrap(), "key0");
+        assert_eq!(lender.calls.load(Ordering::SeqCst), 1, "the second request does not ask again at once");
+        clock.0.store(61_000, Ordering::SeqCst);
+        assert_eq!(key(&settings).await.unwrap_err().kind(), ErrorKind::Unavailable, "now they are over");
+        lender.down.store(false, Ordering::SeqCst);
+        clock.0.store(72_000, Ordering::SeqCst);
+        assert_eq!(key(&settings).await.unwrap(), "key3");
+    }
+
+    #[tokio::test]
+    async fn a_forced_renewal_happens_once_for_all_who_saw_the_old_keys() {
+        let (clock, lender, settings) = settings();
+        clock.0.store(1_000, Ordering::SeqCst);
+        assert!(settings.renew(0).await.unwrap());
+        assert!(settings.renew(0).await.unwrap(), "already done by somebody else");
+        assert!(!settings.renew(1).await.unwrap(), "not twice in a moment: then it is not the age of the keys");
+        assert_eq!(lender.calls.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn the_longest_prefix_wins_whatever_the_scheme() {
+        let credential = |prefix: &str| StorageCredential { prefix: prefix.into(), config: HashMap::new() };
+        let all = ["s3", "s3://b/", "s3a://b/t/data", "s3://b/t", "gs://b/t/data/x"].map(credential);
+        let chosen = |path: &str| choose(&all, path).map(|c| c.prefix.clone());
+        assert_eq!(chosen("s3://b/t/data/x").as_deref(), Some("s3a://b/t/data"));
+        assert_eq!(chosen("s3n://b/t/metadata").as_deref(), Some("s3://b/t"));
+        assert_eq!(chosen("s3://other/x").as_deref(), Some("s3"));
+        assert_eq!(chosen("/local"), None);
+    }
+
+    #[test]
+    fn stronger_settings_win_and_key_sets_are_not_mixed() {
+        let clock = Arc::new(TestClock::default());
+        let base = map(&[
+            (ACCESS_KEY, "base"),
+            (SECRET_KEY, "base"),
+            (SESSION_TOKEN, "base"),
+            ("s3.endpoint", "base"),
+            ("s3.region", "base"),
+        ]);
+        let config = map(&[(ACCESS_KEY, "config"), (SECRET_KEY, "config"), ("s3.endpoint", "config")]);
+        let lent = map(&[(ACCESS_KEY, "lent"), (SECRET_KEY, "lent"), (SESSION_TOKEN, "lent")]);
+        let storage_credentials = vec![StorageCredential { prefix: "s3://b/t".into(), config: lent }];
+        let settings = Settings::new(base, TableCredentials { config, storage_credentials }, None, clock);
+        let inside = settings.properties("s3://b/t");
+        assert_eq!((inside[ACCESS_KEY].as_str(), inside[SESSION_TOKEN].as_str()), ("lent", "lent"));
+        assert_eq!((inside["s3.endpoint"].as_str(), inside["s3.region"].as_str()), ("config", "base"));
+        let outside = settings.properties("");
+        assert_eq!(outside[ACCESS_KEY], "config");
+        assert_eq!(outside.get(SESSION_TOKEN), None, "the base's token does not belong to the config's key");
+    }
+}

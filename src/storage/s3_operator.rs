@@ -1,0 +1,162 @@
+//! Sets opendal up for one bucket: where it is, who asks, how long to wait, how often to try.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use opendal::Operator;
+use opendal::layers::{HttpClientLayer, RetryLayer, TimeoutLayer};
+use opendal::raw::{Accessor, HttpClient};
+use opendal::services::S3;
+use reqsign_aws_v4::Credential;
+use reqsign_core::{ProvideCredential, ProvideCredentialChain};
+
+use super::credentials::{self, Settings};
+use crate::clock::Clock;
+use crate::error::{Context, Error, ErrorKind, Result};
+use crate::http_client;
+
+/// Time for one request without a body, and for one piece of a body.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// Tries after the first for errors that pass by themselves.
+const RETRIES: usize = 5;
+
+/// Gives the signer the keys in force at each request.
+pub(super) struct Keys {
+    settings: Arc<Settings>,
+    prefix: String,
+    clock: Arc<dyn Clock>,
+}
+
+impl Keys {
+    pub(super) fn new(settings: &Arc<Settings>, prefix: &str, clock: &Arc<dyn Clock>) -> Self {
+        Self { settings: Arc::clone(settings), prefix: prefix.to_owned(), clock: Arc::clone(clock) }
+    }
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keys").field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}
+
+impl ProvideCredential for Keys {
+    type Credential = Credential;
+
+    async fn provide_credential(&self, _: &reqsign_core::Context) -> reqsign_core::Result<Option<Credential>> {
+        let keys = self.settings.keys(&self.prefix).await;
+        let keys = keys.map_err(|e| reqsign_core::Error::credential_invalid(e.to_string()))?;
+        let Some(keys) = keys else { return Ok(None) };
+        // The signer keeps keys that last two minutes or more. These are kept here, so that a renewal counts at once.
+        let soon = reqsign_core::time::Timestamp::from_millisecond(self.clock.now_ms() + 60_000)?;
+        Ok(Some(Credential {
+            access_key_id: keys.access_key,
+            secret_access_key: keys.secret_key,
+            session_token: keys.session_token,
+            expires_in: Some(soon),
+        }))
+    }
+}
+
+fn config_error(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Config, message)
+}
+
+/// The way to a bucket. `keys` are asked at each request if the properties hold keys that can change.
+pub(super) fn build(bucket: &str, properties: &HashMap<String, String>, keys: Option<Keys>) -> Result<Accessor> {
+    credentials::remote_signing(properties)?;
+    let get = |key: &str| properties.get(key).map(String::as_str).filter(|v| !v.is_empty());
+    let flag = |key: &str| match get(key) {
+        None => Ok(None),
+        Some(text) => text
+            .parse::<bool>()
+            .map(Some)
+            .map_err(|_| config_error(format!("{key} = {text:?}: expected true or false"))),
+    };
+    for key in ["client.assume-role.arn", "s3.access-points-enabled", "s3.cross-region-access-enabled"] {
+        if get(key).is_some_and(|v| v != "false") {
+            return Err(Error::unsupported(format!("{key} is not supported by this version: remove it, or vend keys")));
+        }
+    }
+    let mut builder = S3::default().bucket(bucket);
+    let endpoint = get("s3.endpoint");
+    match (get("s3.region").or_else(|| get("client.region")), endpoint) {
+        (Some(region), _) => builder = builder.region(region),
+        // Stores of one's own mostly do not care, but the signature needs one.
+        (None, Some(_)) => builder = builder.region("us-east-1"),
+        (None, None) => {}
+    }
+    if let Some(endpoint) = endpoint {
+        builder = builder.endpoint(endpoint);
+    }
+    let by_host = match flag("s3.path-style-access")? {
+        Some(path_style) => !path_style,
+        None => endpoint.is_none() && !bucket.contains('.'),
+    };
+    if by_host {
+        builder = builder.enable_virtual_host_style();
+    }
+    builder = encryption(builder, get("s3.sse.type").unwrap_or("none"), get("s3.sse.key"))?;
+    let anonymous = flag("s3.anonymous")?.or(flag("s3.allow-anonymous")?).unwrap_or(false);
+    builder = match (credentials::keys_in(properties), keys) {
+        _ if anonymous => builder.skip_signature(),
+        (Some(_), Some(keys)) => builder.credential_provider_chain(ProvideCredentialChain::new().push(keys)),
+        (Some(keys), None) => {
+            let builder = builder.access_key_id(&keys.access_key).secret_access_key(&keys.secret_key);
+            match &keys.session_token {
+                Some(token) => builder.session_token(token),
+                None => builder,
+            }
+        }
+        (None, _) => builder,
+    };
+    // Building the client first turns missing root certificates into an error; opendal would panic over them.
+    let client = http_client::build(properties)?;
+    let fail = |e: opendal::Error| config_error(e.to_string());
+    let operator = Operator::new(builder).map_err(fail).context(|| format!("reach bucket {bucket}"))?;
+    Ok(operator
+        .layer(HttpClientLayer::new(HttpClient::with(client)))
+        .layer(TimeoutLayer::new().with_timeout(REQUEST_TIMEOUT).with_io_timeout(REQUEST_TIMEOUT))
+        .layer(RetryLayer::new().with_max_times(RETRIES).with_jitter().with_max_delay(Duration::from_secs(20)))
+        .finish()
+        .into_inner())
+}
+
+fn encryption(builder: S3, kind: &str, key: Option<&str>) -> Result<S3> {
+    match (kind, key) {
+        ("none", _) => Ok(builder),
+        ("s3", _) => Ok(builder.server_side_encryption_with_s3_key()),
+        ("kms", Some(key)) => Ok(builder.server_side_encryption_with_customer_managed_kms_key(key)),
+        ("kms", None) => Ok(builder.server_side_encryption_with_aws_managed_kms_key()),
+        (other, _) => Err(Error::unsupported(format!("s3.sse.type = {other:?}: this version knows none, s3 and kms"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn try_build(bucket: &str, pairs: &[(&str, &str)]) -> Result<Accessor> {
+        let properties = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        build(bucket, &properties, None)
+    }
+
+    #[test]
+    fn settings_that_would_be_ignored_are_refused() {
+        for (pairs, kind, named) in [
+            (vec![("s3.sse.type", "custom")], ErrorKind::Unsupported, "s3.sse.type"),
+            (vec![("client.assume-role.arn", "arn:x")], ErrorKind::Unsupported, "client.assume-role.arn"),
+            (vec![("s3.remote-signing-enabled", "true")], ErrorKind::Unsupported, "remote-signing"),
+            (vec![("s3.path-style-access", "yes")], ErrorKind::Config, "s3.path-style-access"),
+        ] {
+            let mut all = vec![("s3.region", "eu-west-1")];
+            all.extend(pairs);
+            let error = try_build("bkt", &all).map(|_| ()).unwrap_err();
+            assert_eq!(error.kind(), kind, "{error}");
+            assert!(error.to_string().contains(named), "{error}");
+        }
+        assert!(try_build("bkt", &[("s3.endpoint", "http://localhost:1")]).is_ok());
+        assert!(try_build("b.k.t", &[("s3.region", "eu-west-1")]).is_ok(), "dots force path style");
+    }
+}
