@@ -1,1 +1,5 @@
 //! All integration tests, in one binary so that it is linked once.
+
+mod plan_layouts;
+mod plan_properties;
+mod plan_support;

@@ -1,0 +1,1 @@
+//! Properties of planning over random tables, with naive models beside the real ones.
