@@ -1,18 +1,33 @@
 //! What should be done to a table, and why, and why not. Pure: metadata, policy and `now` in, plans out.
+//! It never sees a store or a catalog. Golden plans lie in `tests/layouts`, properties in `tests/it/plan_properties.rs`.
+
+pub mod bin_pack;
+pub mod changes;
+pub mod check;
+mod draw;
+mod partitions;
+pub mod rewrite_data_files;
+pub mod sizes;
+mod skips;
+mod window;
 
 use std::sync::Arc;
 
 use iceberg::spec::SnapshotRef;
 
-use crate::table::{FileEntry, PartitionTuple};
+pub use changes::{SUMMARY_PLANNED_SNAPSHOT, SUMMARY_RUN_COMPLETE, changed_since_last_rewrite};
+pub use check::check_rewrite_plan;
+pub use rewrite_data_files::plan_rewrite_data_files;
+
+use crate::table::{ApplicableDeletes, FileEntry, PartitionTuple};
 
 /// A data file to rewrite with the delete files that apply to it.
 #[derive(Debug, Clone)]
 pub struct RewriteTask {
     /// The data file.
     pub data_file: Arc<FileEntry>,
-    /// Delete files that apply to it by sequence number, spec and partition. Shared between tasks.
-    pub delete_files: Vec<Arc<FileEntry>>,
+    /// Delete files that apply to it by sequence number, spec and partition; lists are shared between tasks.
+    pub delete_files: ApplicableDeletes,
 }
 
 /// A unit of rewriting: files of one partition, written anew into the table's default spec.
@@ -46,8 +61,17 @@ pub struct RewritePlan {
     pub groups: Vec<FileGroup>,
     /// What was left alone and why, one line per reason.
     pub skipped: Vec<Skipped>,
-    /// Live data files looked at.
+    /// Live data files looked at: those in groups and those in `skipped` together.
     pub considered_data_files: usize,
+    /// Live delete files that apply to no live data file; they can leave with the next commit.
+    pub dangling_delete_files: usize,
+}
+
+impl RewritePlan {
+    /// Nothing is to be rewritten.
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
 }
 
 /// Something that was left alone.

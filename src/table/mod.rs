@@ -1,7 +1,9 @@
 //! What planning may know about a table. Pure data and pure functions over it.
 
+pub mod delete_index;
 pub mod file;
 pub mod history;
+pub mod label;
 
 use std::sync::Arc;
 
@@ -10,6 +12,7 @@ use iceberg::spec::{ManifestFile, SnapshotRef};
 
 use crate::catalog::{Catalog, LoadedTable};
 use crate::storage::StoreRef;
+pub use delete_index::{ApplicableDeletes, DeleteIndex};
 pub use file::{FileEntry, PartitionTuple};
 
 /// A table within reach: its name, its catalog, its files, and the metadata last loaded. Cheap to clone.

@@ -4,3 +4,6 @@ mod rest_client;
 mod storage_local;
 mod embedded_catalog;
 mod support;
+mod plan_layouts;
+mod plan_properties;
+mod plan_support;

@@ -1,0 +1,174 @@
+//! An independent judge of rewrite plans, run before one is executed. It shares no code with the planner and trusts nothing
+//! in the plan: a mistake in planning must not become a mistake in the table.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use iceberg::spec::{DataContentType, Struct};
+
+use super::{FileGroup, RewritePlan, RewriteTask};
+use crate::error::{Error, Result};
+use crate::policy::RewriteDataFilesPolicy;
+use crate::table::{FileEntry, TableState};
+
+/// Pairs of data file and delete file that are looked at one by one; in a larger plan the rest is only counted.
+const MAX_PAIRS: usize = 20_000_000;
+
+/// Checks that `plan` may be carried out on `state`: inputs are live data files, none twice; a group is one partition of the
+/// output spec, or holds files of other specs only; sums are right and limits kept; every file has exactly the delete files
+/// that apply to it; and every live data file is in a group or accounted for as skipped.
+///
+/// [`crate::error::ErrorKind::Internal`] with the first fault found.
+pub fn check_rewrite_plan(plan: &RewritePlan, state: &TableState, options: &RewriteDataFilesPolicy) -> Result<()> {
+    let snapshot_of = |snapshot: &Option<iceberg::spec::SnapshotRef>| snapshot.as_ref().map(|s| s.snapshot_id());
+    ensure(snapshot_of(&plan.snapshot) == snapshot_of(&state.snapshot), || "planned from another snapshot".into())?;
+    let live: HashMap<&str, &Arc<FileEntry>> = state.data_files.iter().map(|file| (&*file.file_path, file)).collect();
+    let model = DeleteModel::new(state);
+    let mut used: HashSet<&str> = HashSet::new();
+    let mut pairs_left = MAX_PAIRS;
+    for (number, group) in plan.groups.iter().enumerate() {
+        ensure(group.index == number, || format!("group {number} is numbered {}", group.index))?;
+        check_group(group, state, options)?;
+        for task in &group.tasks {
+            let path = &*task.data_file.file_path;
+            ensure(used.insert(path), || format!("{path} is in the plan twice"))?;
+            let known = live.get(path).is_some_and(|file| is_same(file, &task.data_file));
+            ensure(known, || format!("{path} is not a live data file"))?;
+            model.check(task, &mut pairs_left)?;
+        }
+    }
+    let skipped: usize = plan.skipped.iter().map(|line| line.files).sum();
+    let (considered, accounted) = (plan.considered_data_files, used.len() + skipped);
+    ensure(considered == state.data_files.len() && considered == accounted, || {
+        format!("{} live data files, {considered} considered, {accounted} in groups or skipped", state.data_files.len())
+    })
+}
+
+fn check_group(group: &FileGroup, state: &TableState, options: &RewriteDataFilesPolicy) -> Result<()> {
+    let fault = |what: &str| Error::internal(format!("rewrite plan: group {} {what}", group.index));
+    let output_spec = state.loaded.metadata.default_partition_spec_id();
+    let inputs = || group.tasks.iter().map(|task| &task.data_file);
+    let bytes: u64 = inputs().map(|file| file.file_size_bytes).sum();
+    let in_place = match &group.partition {
+        Some(partition) => partition.spec_id == output_spec && inputs().all(|file| file.partition == *partition),
+        None => inputs().all(|file| file.partition.spec_id != output_spec),
+    };
+    let max_files = options.max_file_group_input_files.unwrap_or(usize::MAX);
+    let (split, write_max) = (group.input_split_size_bytes, group.write_max_file_size_bytes);
+    let faults = [
+        (group.tasks.is_empty(), "is empty"),
+        (group.output_spec_id != output_spec, "is not written into the current partition spec"),
+        (!in_place, "mixes partitions or specs"),
+        (bytes != group.input_bytes, "has a wrong sum of input bytes"),
+        (group.tasks.len() > 1 && bytes > options.max_file_group_size_bytes, "has too many bytes"),
+        (group.tasks.len() > max_files, "has too many files"),
+        (group.expected_output_files == 0, "expects no output"),
+        (split == 0 || split > write_max, "has an impossible output size"),
+    ];
+    match faults.into_iter().find(|(is_fault, _)| *is_fault) {
+        Some((_, what)) => Err(fault(what)),
+        None => Ok(()),
+    }
+}
+
+/// Sequence numbers of delete files by what they reach, and the rule again, one pair at a time.
+struct DeleteModel<'a> {
+    unpartitioned: HashSet<i32>,
+    everywhere: Vec<i64>,
+    equality: HashMap<(i32, &'a Struct), Vec<i64>>,
+    position: HashMap<(i32, &'a Struct), Vec<i64>>,
+    named: HashMap<&'a str, Vec<i64>>,
+    vectors: HashSet<&'a str>,
+}
+
+impl<'a> DeleteModel<'a> {
+    fn new(state: &'a TableState) -> Self {
+        let specs = state.loaded.metadata.partition_specs_iter();
+        let mut model = Self {
+            unpartitioned: specs.filter(|spec| spec.is_unpartitioned()).map(|spec| spec.spec_id()).collect(),
+            everywhere: Vec::new(),
+            equality: HashMap::new(),
+            position: HashMap::new(),
+            named: HashMap::new(),
+            vectors: HashSet::new(),
+        };
+        for delete in &state.delete_files {
+            let place = (delete.partition.spec_id, &delete.partition.values);
+            let list = match (delete.content, delete.referenced_data_file.as_deref()) {
+                (DataContentType::EqualityDeletes, _) if model.unpartitioned.contains(&place.0) => {
+                    &mut model.everywhere
+                }
+                (DataContentType::EqualityDeletes, _) => model.equality.entry(place).or_default(),
+                (_, Some(path)) if delete.is_deletion_vector() => {
+                    model.vectors.insert(path);
+                    continue;
+                }
+                (_, Some(path)) => model.named.entry(path).or_default(),
+                (_, None) => model.position.entry(place).or_default(),
+            };
+            list.push(delete.data_sequence_number);
+        }
+        let lists = model.equality.values_mut().chain(model.position.values_mut()).chain(model.named.values_mut());
+        lists.chain([&mut model.everywhere]).for_each(|list| list.sort_unstable());
+        model
+    }
+
+    /// As many deletes as there should be, all different, each one right: so they are the right ones.
+    fn check(&self, task: &RewriteTask, pairs_left: &mut usize) -> Result<()> {
+        let path = &task.data_file.file_path;
+        let expected = self.expected(&task.data_file);
+        let actual = task.delete_files.len();
+        ensure(actual == expected, || format!("{path} has {actual} delete files instead of {expected}"))?;
+        if *pairs_left < actual {
+            *pairs_left = 0;
+            return Ok(());
+        }
+        *pairs_left -= actual;
+        let mut seen = HashSet::with_capacity(actual);
+        for delete in task.delete_files.iter() {
+            let fits = self.applies(delete, &task.data_file);
+            ensure(fits && seen.insert((&delete.file_path, delete.content_offset)), || {
+                format!("delete file {} does not apply to {path}, or is attached twice", delete.file_path)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn expected(&self, file: &FileEntry) -> usize {
+        let sequence = file.data_sequence_number;
+        let place = (file.partition.spec_id, &file.partition.values);
+        let above =
+            |list: Option<&Vec<i64>>, least: i64| list.map_or(0, |l| l.len() - l.partition_point(|s| *s < least));
+        let later = sequence.saturating_add(1);
+        let equality = above(Some(&self.everywhere), later) + above(self.equality.get(&place), later);
+        if self.vectors.contains(&*file.file_path) {
+            return equality + 1;
+        }
+        equality + above(self.position.get(&place), sequence) + above(self.named.get(&*file.file_path), sequence)
+    }
+
+    fn applies(&self, delete: &FileEntry, file: &FileEntry) -> bool {
+        let (delete_seq, file_seq) = (delete.data_sequence_number, file.data_sequence_number);
+        match delete.content {
+            DataContentType::Data => false,
+            DataContentType::EqualityDeletes => {
+                let everywhere = self.unpartitioned.contains(&delete.partition.spec_id);
+                delete_seq > file_seq && (everywhere || delete.partition == file.partition)
+            }
+            DataContentType::PositionDeletes => {
+                let names_it = delete.referenced_data_file.as_ref().is_none_or(|path| *path == file.file_path);
+                delete_seq >= file_seq && delete.partition == file.partition && names_it
+            }
+        }
+    }
+}
+
+fn is_same(a: &FileEntry, b: &FileEntry) -> bool {
+    let key =
+        |f: &FileEntry| (f.content, f.file_size_bytes, f.record_count, f.data_sequence_number, f.partition.spec_id);
+    key(a) == key(b) && a.content == DataContentType::Data
+}
+
+fn ensure(holds: bool, fault: impl FnOnce() -> String) -> Result<()> {
+    if holds { Ok(()) } else { Err(Error::internal(format!("rewrite plan: {}", fault()))) }
+}

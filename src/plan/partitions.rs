@@ -1,0 +1,320 @@
+//! Which partitions take part in a run: the policy's selection, resolved against the table's partition specs.
+//!
+//! A column is named by partition field or by source column. The table's current spec must have it; files of older specs
+//! without it are left out. Null never matches.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use iceberg::spec::{
+    Datum, Literal, PartitionField, PartitionSpec, PrimitiveLiteral, PrimitiveType, Schema, TableMetadata, Transform,
+};
+use jiff::tz::TimeZone;
+
+use super::window::{self, CivilRange, Grain};
+use crate::error::{Error, ErrorKind, Result};
+use crate::policy::{PartitionSelection, PartitionTest, Window};
+use crate::table::PartitionTuple;
+
+/// What the selection says about a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Selected,
+    NotSelected,
+    /// The files' spec has no such field.
+    FieldMissing,
+    /// The value is not a time of the given format.
+    Unreadable,
+}
+
+/// A resolved selection.
+#[derive(Debug)]
+pub(super) enum Selection {
+    All,
+    /// Tests by spec id; `None` for a spec that lacks a field.
+    Tests(HashMap<i32, Option<Vec<Test>>>),
+}
+
+/// One test of one partition field.
+#[derive(Debug)]
+pub(super) struct Test {
+    index: usize,
+    accept: Accept,
+}
+
+#[derive(Debug)]
+enum Accept {
+    Values(Vec<PrimitiveLiteral>),
+    Times { reader: Reader, range: CivilRange },
+}
+
+/// How a partition value becomes a civil time.
+#[derive(Debug, Clone, PartialEq)]
+enum Reader {
+    Text(String),
+    Count(Grain),
+    Nanoseconds,
+}
+
+impl Reader {
+    fn read(&self, value: &PrimitiveLiteral) -> Option<i64> {
+        match (self, value) {
+            (Self::Text(format), PrimitiveLiteral::String(text)) => window::parse(format, text),
+            (Self::Count(grain), PrimitiveLiteral::Int(count)) => window::since_epoch(*grain, i64::from(*count)),
+            (Self::Count(grain), PrimitiveLiteral::Long(count)) => window::since_epoch(*grain, *count),
+            (Self::Nanoseconds, PrimitiveLiteral::Long(count)) => Some(count.div_euclid(1000)),
+            _ => None,
+        }
+    }
+}
+
+/// What tests are resolved against.
+struct Clock {
+    zone: TimeZone,
+    now_ms: i64,
+    commit_interval: Duration,
+}
+
+impl Selection {
+    /// [`ErrorKind::Config`] if a column is no partition column of the current spec or its type does not suit the test.
+    pub(super) fn resolve(
+        selection: &PartitionSelection,
+        metadata: &TableMetadata,
+        time_zone: &str,
+        commit_interval: Duration,
+        now_ms: i64,
+    ) -> Result<Self> {
+        if *selection == PartitionSelection::All {
+            return Ok(Self::All);
+        }
+        let zone = TimeZone::get(time_zone).map_err(|e| config(format!("time-zone {time_zone:?} is unknown: {e}")))?;
+        let clock = Clock { zone, now_ms, commit_interval };
+        let current = metadata.default_partition_spec();
+        let schema = metadata.current_schema();
+        let Some(current_tests) = tests_for(selection, current, schema, &clock)? else {
+            return Err(config(missing_column(selection, current)));
+        };
+        let mut by_spec = HashMap::new();
+        for spec in metadata.partition_specs_iter().filter(|spec| spec.spec_id() != current.spec_id()) {
+            // An older spec may hold the column in a form that cannot be tested; its files are left out then.
+            by_spec.insert(spec.spec_id(), tests_for(selection, spec, schema, &clock).unwrap_or(None));
+        }
+        by_spec.insert(current.spec_id(), Some(current_tests));
+        Ok(Self::Tests(by_spec))
+    }
+
+    pub(super) fn verdict(&self, partition: &PartitionTuple) -> Verdict {
+        let Self::Tests(by_spec) = self else {
+            return Verdict::Selected;
+        };
+        let Some(Some(tests)) = by_spec.get(&partition.spec_id) else {
+            return Verdict::FieldMissing;
+        };
+        let verdicts: Vec<Verdict> = tests.iter().map(|test| test.verdict(partition)).collect();
+        let found = |wanted| verdicts.contains(&wanted).then_some(wanted);
+        found(Verdict::NotSelected).or(found(Verdict::Unreadable)).unwrap_or(Verdict::Selected)
+    }
+}
+
+impl Test {
+    fn verdict(&self, partition: &PartitionTuple) -> Verdict {
+        let Some(Some(Literal::Primitive(value))) = partition.values.fields().get(self.index) else {
+            return Verdict::NotSelected;
+        };
+        let selected = match &self.accept {
+            Accept::Values(values) => values.contains(value),
+            Accept::Times { reader, range } => match reader.read(value) {
+                Some(civil) => range.contains(civil),
+                None => return Verdict::Unreadable,
+            },
+        };
+        if selected { Verdict::Selected } else { Verdict::NotSelected }
+    }
+}
+
+/// The tests for one spec; `None` if the spec lacks a column.
+fn tests_for(
+    selection: &PartitionSelection,
+    spec: &PartitionSpec,
+    schema: &Schema,
+    clock: &Clock,
+) -> Result<Option<Vec<Test>>> {
+    let field_of = |column: &str| find_field(spec, schema, column);
+    match selection {
+        PartitionSelection::All => Ok(Some(Vec::new())),
+        PartitionSelection::Window { column, window, format } => {
+            let Some(found) = field_of(column)? else { return Ok(None) };
+            Ok(Some(vec![window_test(&found, *window, format.as_deref(), clock)?]))
+        }
+        PartitionSelection::Conditions(conditions) => {
+            let mut tests = Vec::with_capacity(conditions.len());
+            for condition in conditions {
+                let Some(found) = field_of(&condition.column)? else { return Ok(None) };
+                tests.push(condition_test(&found, &condition.test, clock)?);
+            }
+            Ok(Some(tests))
+        }
+    }
+}
+
+/// A partition field with its place in the tuple and its source column's type.
+struct Found<'a> {
+    index: usize,
+    field: &'a PartitionField,
+    source: &'a PrimitiveType,
+}
+
+fn find_field<'a>(spec: &'a PartitionSpec, schema: &'a Schema, column: &str) -> Result<Option<Found<'a>>> {
+    let live = |field: &PartitionField| field.transform != Transform::Void;
+    let by_name = spec.fields().iter().position(|field| field.name == column && live(field));
+    let index = match (by_name, schema.field_by_name(column)) {
+        (Some(index), _) => index,
+        (None, None) => return Ok(None),
+        (None, Some(source)) => {
+            let of_source = |field: &PartitionField| field.source_id == source.id && live(field);
+            let matching: Vec<usize> = (0..spec.fields().len()).filter(|i| of_source(&spec.fields()[*i])).collect();
+            match matching[..] {
+                [] => return Ok(None),
+                [index] => index,
+                _ => {
+                    let names: Vec<&str> = matching.iter().map(|i| spec.fields()[*i].name.as_str()).collect();
+                    return Err(config(format!(
+                        "column {column:?} has several partition fields; name one of {}",
+                        names.join(", ")
+                    )));
+                }
+            }
+        }
+    };
+    let field = &spec.fields()[index];
+    let source = schema.field_by_id(field.source_id).and_then(|column| column.field_type.as_primitive_type());
+    Ok(source.map(|source| Found { index, field, source }))
+}
+
+fn window_test(found: &Found<'_>, window: Window, format: Option<&str>, clock: &Clock) -> Result<Test> {
+    let (reader, grain, in_utc) = time_reader(found, format)?;
+    let (name, finest) = match window {
+        Window::PreviousHour => ("previous-hour", Grain::Hour),
+        Window::PreviousDay => ("previous-day", Grain::Day),
+    };
+    if grain > finest {
+        return Err(config(format!(
+            "partition field {} is too coarse for window {name:?}; use a wider window or another field",
+            describe(found)
+        )));
+    }
+    let zone = if in_utc { &TimeZone::UTC } else { &clock.zone };
+    let range = window::previous(window, clock.now_ms, zone)?;
+    Ok(Test { index: found.index, accept: Accept::Times { reader, range } })
+}
+
+fn condition_test(found: &Found<'_>, test: &PartitionTest, clock: &Clock) -> Result<Test> {
+    let (than, format, older) = match test {
+        PartitionTest::Equal(texts) => {
+            let values = texts.iter().map(|text| parse_value(found, text)).collect::<Result<Vec<_>>>()?;
+            return Ok(Test { index: found.index, accept: Accept::Values(values) });
+        }
+        PartitionTest::Older { than, format } => (than, format, true),
+        PartitionTest::Newer { than, format } => (than, format, false),
+    };
+    let (reader, _, in_utc) = time_reader(found, format.as_deref())?;
+    let age_ms = i64::try_from(than.resolve(clock.commit_interval).as_millis()).unwrap_or(i64::MAX);
+    let zone = if in_utc { &TimeZone::UTC } else { &clock.zone };
+    let cutoff = window::civil_at(clock.now_ms.saturating_sub(age_ms), zone)?;
+    let range =
+        if older { CivilRange { from: i64::MIN, to: cutoff } } else { CivilRange { from: cutoff, to: i64::MAX } };
+    Ok(Test { index: found.index, accept: Accept::Times { reader, range } })
+}
+
+/// How to read a field's values as times, how finely they tell time, and whether they count in UTC.
+fn time_reader(found: &Found<'_>, format: Option<&str>) -> Result<(Reader, Grain, bool)> {
+    use PrimitiveType as P;
+    let in_utc = matches!(found.source, P::Timestamptz | P::TimestamptzNs);
+    if format.is_some() && *found.source != P::String {
+        return Err(config(format!(
+            "partition field {} is no text, so a format cannot apply; leave format out",
+            describe(found)
+        )));
+    }
+    let grain = match (found.field.transform, found.source) {
+        (Transform::Identity | Transform::Truncate(_), P::String) => {
+            let Some(format) = format else {
+                return Err(config(format!(
+                    "partition field {} holds text; say how it writes times, such as format = \"%Y-%m-%d %H\"",
+                    describe(found)
+                )));
+            };
+            return Ok((Reader::Text(format.to_string()), window::grain(format)?, false));
+        }
+        (Transform::Identity, P::TimestampNs | P::TimestamptzNs) => {
+            return Ok((Reader::Nanoseconds, Grain::Exact, in_utc));
+        }
+        (Transform::Identity, P::Timestamp | P::Timestamptz) => Grain::Exact,
+        (Transform::Hour, _) => Grain::Hour,
+        (Transform::Day, _) | (Transform::Identity, P::Date) => Grain::Day,
+        (Transform::Month, _) => Grain::Month,
+        (Transform::Year, _) => Grain::Year,
+        _ => {
+            return Err(config(format!(
+                "partition field {} holds no time; use a condition equal, or a field of a time or formatted text",
+                describe(found)
+            )));
+        }
+    };
+    Ok((Reader::Count(grain), grain, in_utc))
+}
+
+/// A value of the field's result type from text, written as Iceberg writes it in partition paths.
+fn parse_value(found: &Found<'_>, text: &str) -> Result<PrimitiveLiteral> {
+    use PrimitiveType as P;
+    let bad = || config(format!("{text:?} is no value of partition field {}", describe(found)));
+    let datum = |parsed: iceberg::Result<Datum>| parsed.map(|d| d.literal().clone()).map_err(|_| bad());
+    match (found.field.transform, found.source) {
+        (Transform::Bucket(_), _) => text.parse().map(PrimitiveLiteral::Int).map_err(|_| bad()),
+        (Transform::Hour, _) => {
+            let civil = window::parse("%Y-%m-%d-%H", text).ok_or_else(bad)?;
+            i32::try_from(civil.div_euclid(3_600_000_000)).map(PrimitiveLiteral::Int).map_err(|_| bad())
+        }
+        (Transform::Month, _) => window::months_since_epoch(text).map(PrimitiveLiteral::Int).ok_or_else(bad),
+        (Transform::Year, _) => match text.parse::<i16>() {
+            Ok(year) => Ok(PrimitiveLiteral::Int(i32::from(year) - 1970)),
+            Err(_) => Err(bad()),
+        },
+        (Transform::Day, _) | (Transform::Identity, P::Date) => datum(Datum::date_from_str(text)),
+        (Transform::Identity | Transform::Truncate(_), source) => match source {
+            P::String => Ok(PrimitiveLiteral::String(text.to_string())),
+            P::Int => text.parse().map(PrimitiveLiteral::Int).map_err(|_| bad()),
+            P::Long => text.parse().map(PrimitiveLiteral::Long).map_err(|_| bad()),
+            P::Boolean => datum(Datum::bool_from_str(text)),
+            P::Uuid => datum(Datum::uuid_from_str(text)),
+            P::Timestamp => datum(Datum::timestamp_from_str(text)),
+            P::Timestamptz => datum(Datum::timestamptz_from_str(text)),
+            _ => Err(config(format!("a condition equal cannot be used on partition field {}", describe(found)))),
+        },
+        _ => Err(config(format!("a condition equal cannot be used on partition field {}", describe(found)))),
+    }
+}
+
+fn describe(found: &Found<'_>) -> String {
+    format!("{:?} ({} of {})", found.field.name, found.field.transform, found.source)
+}
+
+fn missing_column(selection: &PartitionSelection, spec: &PartitionSpec) -> String {
+    let columns: Vec<&str> = match selection {
+        PartitionSelection::All => Vec::new(),
+        PartitionSelection::Window { column, .. } => vec![column],
+        PartitionSelection::Conditions(conditions) => conditions.iter().map(|c| c.column.as_str()).collect(),
+    };
+    let live = spec.fields().iter().filter(|field| field.transform != Transform::Void);
+    let fields: Vec<&str> = live.map(|field| field.name.as_str()).collect();
+    let cure = if fields.is_empty() {
+        "the table is not partitioned: use partitions = \"all\"".to_string()
+    } else {
+        format!("its partition fields are {}", fields.join(", "))
+    };
+    format!("partitions name {} but the table's current partition spec lacks it; {cure}", columns.join(", "))
+}
+
+fn config(message: String) -> Error {
+    Error::new(ErrorKind::Config, message)
+}

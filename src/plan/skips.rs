@@ -1,0 +1,104 @@
+//! Why files are left alone: a closed set of reasons, counted while planning.
+
+use std::collections::BTreeMap;
+
+use super::sizes::Sizes;
+use super::{RewriteTask, Skipped};
+use crate::table::FileEntry;
+
+/// Why a data file is not in a plan, in the order of the questions asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Reason {
+    Disabled,
+    PartitionFieldMissing,
+    PartitionValueUnreadable,
+    PartitionNotSelected,
+    Format,
+    DeleteFormat,
+    RightSize,
+    SingleFile,
+    TooFewFiles,
+    AlreadyCompacted,
+    TruncatedByMaxFiles,
+}
+
+impl Reason {
+    /// The name in labels, goldens and reports.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Disabled => "disabled",
+            Self::PartitionFieldMissing => "partition_field_missing",
+            Self::PartitionValueUnreadable => "partition_value_unreadable",
+            Self::PartitionNotSelected => "partition_not_selected",
+            Self::Format => "format",
+            Self::DeleteFormat => "delete_format",
+            Self::RightSize => "right_size",
+            Self::SingleFile => "single_file",
+            Self::TooFewFiles => "too_few_files",
+            Self::AlreadyCompacted => "already_compacted",
+            Self::TruncatedByMaxFiles => "truncated_by_max_files",
+        }
+    }
+
+    fn detail(self, sizes: Option<&Sizes>, min_input_files: usize) -> String {
+        let (min, max) = sizes.map_or((0, 0), |sizes| (sizes.min_bytes, sizes.max_bytes));
+        match self {
+            Self::Disabled => "rewrite-data-files is switched off by the policy".to_string(),
+            Self::PartitionFieldMissing => {
+                "their partition spec lacks the column that the policy selects by; partitions = \"all\" includes them"
+                    .to_string()
+            }
+            Self::PartitionValueUnreadable => {
+                "their partition value is not written as the policy's format says; correct format".to_string()
+            }
+            Self::PartitionNotSelected => "the policy selects other partitions now".to_string(),
+            Self::Format => "not Parquet; this version rewrites Parquet only".to_string(),
+            Self::DeleteFormat => {
+                "a delete file that applies to them is not Parquet; this version reads Parquet only".to_string()
+            }
+            Self::RightSize => {
+                format!("{min} to {max} bytes and few deletes; rewrite-all, or a lower delete threshold, includes them")
+            }
+            Self::SingleFile => "alone in their group, and not too large".to_string(),
+            Self::TooFewFiles => format!(
+                "fewer than min-input-files ({min_input_files}) in their group, and together not above the target size"
+            ),
+            Self::AlreadyCompacted => {
+                "no deletes apply and a rewrite would not make fewer files; changes when files or deletes arrive"
+                    .to_string()
+            }
+            Self::TruncatedByMaxFiles => "beyond max-files-to-rewrite; their turn comes with a later run".to_string(),
+        }
+    }
+}
+
+/// Counts of files left alone.
+#[derive(Debug, Default)]
+pub(super) struct Skips {
+    counts: BTreeMap<Reason, (usize, u64)>,
+}
+
+impl Skips {
+    pub(super) fn add(&mut self, reason: Reason, file: &FileEntry) {
+        let (files, bytes) = self.counts.entry(reason).or_default();
+        *files += 1;
+        *bytes = bytes.saturating_add(file.file_size_bytes);
+    }
+
+    pub(super) fn add_all(&mut self, reason: Reason, tasks: &[RewriteTask]) {
+        for task in tasks {
+            self.add(reason, &task.data_file);
+        }
+    }
+
+    /// One line per reason. `sizes` explain the reasons about sizes.
+    pub(super) fn finish(self, sizes: Option<&Sizes>, min_input_files: usize) -> Vec<Skipped> {
+        let line = |(reason, (files, bytes)): (Reason, (usize, u64))| Skipped {
+            reason: reason.as_str(),
+            detail: reason.detail(sizes, min_input_files),
+            files,
+            bytes,
+        };
+        self.counts.into_iter().map(line).collect()
+    }
+}

@@ -1,0 +1,78 @@
+//! Partition values as text for people: in reports, drawings and statistics. Never parsed, never used as a key.
+
+use iceberg::spec::{Literal, PrimitiveLiteral, PrimitiveType, TableMetadata, Transform};
+use jiff::civil::date;
+use jiff::{Span, Timestamp, tz::TimeZone};
+
+use crate::table::PartitionTuple;
+
+/// `hour=2025-04-01 15/bucket=3`, with times as Iceberg writes them in paths but nothing escaped; `unpartitioned` for a spec
+/// without fields. Values whose field is unknown to the metadata are shown raw.
+pub fn partition_label(metadata: &TableMetadata, partition: &PartitionTuple) -> String {
+    let spec = metadata.partition_spec_by_id(partition.spec_id);
+    let fields = spec.map(|spec| spec.fields()).unwrap_or_default();
+    let parts: Vec<String> = partition
+        .values
+        .iter()
+        .enumerate()
+        .map(|(i, value)| match fields.get(i) {
+            None => literal_text(value),
+            Some(field) => {
+                let source = metadata.current_schema().field_by_id(field.source_id);
+                let source_type = source.and_then(|column| column.field_type.as_primitive_type());
+                let text = time_text(field.transform, source_type, value).unwrap_or_else(|| literal_text(value));
+                format!("{}={text}", field.name)
+            }
+        })
+        .collect();
+    if parts.is_empty() { "unpartitioned".to_string() } else { parts.join("/") }
+}
+
+/// One value without knowledge of its type: times are numbers.
+pub fn literal_text(value: Option<&Literal>) -> String {
+    let Some(Literal::Primitive(primitive)) = value else {
+        return "null".to_string();
+    };
+    match primitive {
+        PrimitiveLiteral::Boolean(v) => v.to_string(),
+        PrimitiveLiteral::Int(v) => v.to_string(),
+        PrimitiveLiteral::Long(v) => v.to_string(),
+        PrimitiveLiteral::Float(v) => v.to_string(),
+        PrimitiveLiteral::Double(v) => v.to_string(),
+        PrimitiveLiteral::String(v) => v.clone(),
+        PrimitiveLiteral::Binary(v) => v.iter().map(|byte| format!("{byte:02x}")).collect(),
+        PrimitiveLiteral::Int128(v) => v.to_string(),
+        PrimitiveLiteral::UInt128(v) => format!("{v:032x}"),
+        PrimitiveLiteral::AboveMax | PrimitiveLiteral::BelowMin => "out of range".to_string(),
+    }
+}
+
+/// Text of a value that is a time by its transform or type; `None` if it is not, or lies outside the calendar.
+fn time_text(transform: Transform, source: Option<&PrimitiveType>, value: Option<&Literal>) -> Option<String> {
+    let Some(Literal::Primitive(primitive)) = value else {
+        return None;
+    };
+    let number = match primitive {
+        PrimitiveLiteral::Int(v) => i64::from(*v),
+        PrimitiveLiteral::Long(v) => *v,
+        _ => return None,
+    };
+    let epoch = date(1970, 1, 1).at(0, 0, 0, 0);
+    let after = |span: Result<Span, jiff::Error>| epoch.checked_add(span.ok()?).ok();
+    let utc = |timestamp: Result<Timestamp, jiff::Error>| Some(timestamp.ok()?.to_zoned(TimeZone::UTC).datetime());
+    match (transform, source?) {
+        (Transform::Year, _) => Some(after(Span::new().try_years(number))?.strftime("%Y").to_string()),
+        (Transform::Month, _) => Some(after(Span::new().try_months(number))?.strftime("%Y-%m").to_string()),
+        (Transform::Hour, _) => Some(after(Span::new().try_hours(number))?.strftime("%Y-%m-%d-%H").to_string()),
+        (Transform::Day, _) | (Transform::Identity, PrimitiveType::Date) => {
+            Some(after(Span::new().try_days(number))?.date().to_string())
+        }
+        (Transform::Identity, PrimitiveType::Timestamp | PrimitiveType::Timestamptz) => {
+            Some(utc(Timestamp::from_microsecond(number))?.to_string())
+        }
+        (Transform::Identity, PrimitiveType::TimestampNs | PrimitiveType::TimestamptzNs) => {
+            Some(utc(Timestamp::from_nanosecond(i128::from(number)))?.to_string())
+        }
+        _ => None,
+    }
+}
