@@ -1,11 +1,54 @@
 //! One [`crate::plan::FileGroup`] in, one [`RewriteResult`] out: new files that hold exactly the live rows of the inputs.
 //! It never commits, never deletes a file that it did not write, and never chooses what to rewrite.
+//!
+//! ```text
+//! scopes, deletes -> delete_mask (keys)          schema, fields, constants
+//!                          |                               |
+//! reader -> project -> work -> pipeline | pooled -> encode -> writer -> verify
+//!                                |         |          |         |
+//!                            segments  partition  properties  location, metrics
+//! ```
+
+mod bounds;
+mod check;
+mod constants;
+mod delete_mask;
+mod deletes;
+mod encode;
+mod fields;
+mod group;
+mod keys;
+mod location;
+pub mod memory;
+mod metrics;
+mod metrics_modes;
+mod partition;
+mod pipeline;
+mod pooled;
+mod project;
+mod properties;
+mod reader;
+mod schema;
+mod scopes;
+mod segments;
+mod verify;
+mod work;
+mod writer;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use iceberg::spec::DataFile;
+use tokio_util::sync::CancellationToken;
 
+use crate::catalog::LoadedTable;
+use crate::error::{Error, Result};
+use crate::run_id::RunId;
+use crate::storage::StoreRef;
 use crate::table::FileEntry;
+
+pub use group::rewrite_file_group;
+pub use memory::MemoryBudget;
 
 /// New files in place of old ones, proven to hold the same rows less the deleted ones.
 #[derive(Debug, Clone)]
@@ -26,4 +69,71 @@ pub struct RewriteResult {
     pub input_bytes: u64,
     /// Bytes in the outputs.
     pub output_bytes: u64,
+}
+
+/// What a rewrite works with.
+#[derive(Clone)]
+pub struct RewriteContext {
+    /// The table's files.
+    pub store: StoreRef,
+    /// The table as planned from.
+    pub loaded: Arc<LoadedTable>,
+    /// The run, for file names.
+    pub run_id: RunId,
+    /// The budget that groups are admitted to.
+    pub memory: Arc<MemoryBudget>,
+    /// Stops the rewrite between batches.
+    pub cancel: CancellationToken,
+    /// Threads to use at most, about.
+    pub threads: usize,
+    /// Counters for onlookers.
+    pub progress: Arc<Progress>,
+}
+
+/// How far rewrites have come, for terminals and metrics. All counters only grow.
+#[derive(Debug, Default)]
+pub struct Progress {
+    rows: AtomicU64,
+    bytes_read: AtomicU64,
+    bytes_written: AtomicU64,
+}
+
+impl Progress {
+    /// Rows decoded.
+    pub fn rows(&self) -> u64 {
+        self.rows.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of inputs and delete files read.
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_read.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of outputs sent to the store.
+    pub fn bytes_written(&self) -> u64 {
+        self.bytes_written.load(Ordering::Relaxed)
+    }
+
+    fn add_rows(&self, rows: u64) {
+        self.rows.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    fn add_read(&self, bytes: u64) {
+        self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn add_written(&self, bytes: u64) {
+        self.bytes_written.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+impl RewriteContext {
+    fn check_cancelled(&self) -> Result<()> {
+        if self.cancel.is_cancelled() { Err(work::cancelled()) } else { Ok(()) }
+    }
+}
+
+/// Runs work that keeps a core busy where it does not hold up I/O.
+async fn on_blocking_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|e| Err(Error::internal(format!("a worker died: {e}"))))
 }

@@ -1,0 +1,185 @@
+//! Computes each row's partition, for inputs that were written under another spec. Pure.
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Date32Array, Decimal128Array, FixedSizeBinaryArray, Float32Array,
+    Float64Array, Int32Array, Int64Array, RecordBatch,
+};
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
+use arrow::row::{RowConverter, SortField};
+use iceberg::spec::{Literal, PartitionSpec, PrimitiveLiteral, PrimitiveType, Struct, StructType, Transform, Type};
+use iceberg::transform::{BoxedTransformFunction, create_transform_function};
+
+use crate::error::{Error, Result};
+use crate::rewrite::delete_mask::KeyColumn;
+
+/// Splits batches by the partition of their rows.
+pub(crate) struct Partitioner {
+    fields: Vec<PartitionColumn>,
+}
+
+struct PartitionColumn {
+    name: String,
+    /// UUIDs are numbers in partition tuples and bytes in arrays.
+    uuid: bool,
+    /// `None`: the transform is void.
+    source: Option<(KeyColumn, BoxedTransformFunction)>,
+}
+
+/// The rows of a batch that fall into one partition.
+#[derive(Debug)]
+pub(crate) struct PartitionRows {
+    /// Comparable bytes of the partition's values.
+    pub key: Vec<u8>,
+    /// The first of the rows, to take the partition's values from.
+    pub first: usize,
+    /// Row numbers, ascending.
+    pub rows: Vec<u32>,
+}
+
+impl Partitioner {
+    /// For rows of the struct `fields`.
+    pub(crate) fn new(spec: &PartitionSpec, fields: &StructType) -> Result<Self> {
+        let fields = spec
+            .fields()
+            .iter()
+            .map(|field| {
+                let mut path = Vec::new();
+                let source = match field.transform {
+                    Transform::Void => None,
+                    transform => {
+                        if !find_source(fields, field.source_id, &mut path) {
+                            return Err(Error::unsupported(format!(
+                                "the source column of partition field {} has left the schema",
+                                field.name
+                            )));
+                        }
+                        let column = KeyColumn { column: path[0], path: path[1..].to_vec() };
+                        Some((column, create_transform_function(&transform)?))
+                    }
+                };
+                let source_type = primitive_type_of(fields, &path);
+                let uuid = field.transform == Transform::Identity && source_type == Some(PrimitiveType::Uuid);
+                Ok(PartitionColumn { name: field.name.clone(), uuid, source })
+            })
+            .collect::<Result<_>>()?;
+        Ok(Self { fields })
+    }
+
+    /// The partition values of every row, one array per partition field.
+    pub(crate) fn values(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
+        self.fields
+            .iter()
+            .map(|field| match &field.source {
+                None => Ok(arrow::array::new_null_array(&DataType::Boolean, batch.num_rows())),
+                Some((column, transform)) => {
+                    let source = plain(&column.values(batch)?)?;
+                    transform
+                        .transform(source)
+                        .map_err(|e| Error::from(e).context(format!("compute partition field {}", field.name)))
+                }
+            })
+            .collect()
+    }
+
+    /// The partition tuple of one row of [`Self::values`].
+    pub(crate) fn tuple(&self, values: &[ArrayRef], row: usize) -> Result<Struct> {
+        let mut literals = Vec::with_capacity(values.len());
+        for (field, array) in self.fields.iter().zip(values) {
+            literals.push(match literal(array, row)? {
+                Some(Literal::Primitive(PrimitiveLiteral::Binary(bytes))) if field.uuid => {
+                    let bytes = <[u8; 16]>::try_from(bytes).map_err(|_| Error::internal("a UUID of another length"))?;
+                    Some(Literal::Primitive(PrimitiveLiteral::UInt128(u128::from_be_bytes(bytes))))
+                }
+                other => other,
+            });
+        }
+        Ok(literals.into_iter().collect())
+    }
+}
+
+fn find_source(fields: &StructType, id: i32, path: &mut Vec<usize>) -> bool {
+    fields.fields().iter().enumerate().any(|(i, field)| {
+        path.push(i);
+        let found =
+            field.id == id || matches!(field.field_type.as_ref(), Type::Struct(below) if find_source(below, id, path));
+        if !found {
+            path.pop();
+        }
+        found
+    })
+}
+
+fn primitive_type_of(fields: &StructType, path: &[usize]) -> Option<PrimitiveType> {
+    let (first, rest) = path.split_first()?;
+    match fields.fields().get(*first)?.field_type.as_ref() {
+        Type::Primitive(p) => Some(p.clone()),
+        Type::Struct(below) => primitive_type_of(below, rest),
+        _ => None,
+    }
+}
+
+/// The transforms know offset-based strings and binaries only.
+fn plain(array: &ArrayRef) -> Result<ArrayRef> {
+    Ok(match array.data_type() {
+        DataType::Utf8View => cast(array, &DataType::Utf8)?,
+        DataType::BinaryView => cast(array, &DataType::Binary)?,
+        _ => array.clone(),
+    })
+}
+
+/// Groups rows by equal partition values, in order of first appearance.
+pub(crate) fn group_rows(values: &[ArrayRef], rows: usize) -> Result<Vec<PartitionRows>> {
+    let fields = values.iter().map(|v| SortField::new(v.data_type().clone())).collect();
+    let converted = RowConverter::new(fields)?.convert_columns(values)?;
+    let mut groups: Vec<PartitionRows> = Vec::new();
+    let mut index: hashbrown::HashMap<Vec<u8>, usize> = hashbrown::HashMap::new();
+    for row in 0..rows {
+        let bytes = converted.row(row);
+        let key = bytes.as_ref();
+        let number = u32::try_from(row).map_err(|_| Error::internal("a batch of too many rows"))?;
+        match index.get(key) {
+            Some(at) => groups[*at].rows.push(number),
+            None => {
+                index.insert(key.to_vec(), groups.len());
+                groups.push(PartitionRows { key: key.to_vec(), first: row, rows: vec![number] });
+            }
+        }
+    }
+    Ok(groups)
+}
+
+fn literal(array: &ArrayRef, row: usize) -> Result<Option<Literal>> {
+    use PrimitiveLiteral as V;
+    if array.is_null(row) {
+        return Ok(None);
+    }
+    let any = array.as_any();
+    let value = if let Some(a) = any.downcast_ref::<Int32Array>() {
+        V::Int(a.value(row))
+    } else if let Some(a) = any.downcast_ref::<Date32Array>() {
+        V::Int(a.value(row))
+    } else if let Some(a) = any.downcast_ref::<Int64Array>() {
+        V::Long(a.value(row))
+    } else if let Some(a) = any.downcast_ref::<BooleanArray>() {
+        V::Boolean(a.value(row))
+    } else if let Some(a) = any.downcast_ref::<Float32Array>() {
+        V::Float(a.value(row).into())
+    } else if let Some(a) = any.downcast_ref::<Float64Array>() {
+        V::Double(a.value(row).into())
+    } else if let Some(a) = any.downcast_ref::<Decimal128Array>() {
+        V::Int128(a.value(row))
+    } else if let Some(a) = array.as_string_opt::<i32>() {
+        V::String(a.value(row).to_string())
+    } else if let Some(a) = array.as_binary_opt::<i32>() {
+        V::Binary(a.value(row).to_vec())
+    } else if let Some(a) = any.downcast_ref::<FixedSizeBinaryArray>() {
+        V::Binary(a.value(row).to_vec())
+    } else if matches!(array.data_type(), DataType::Timestamp(..) | DataType::Time64(_)) {
+        let longs = cast(array, &DataType::Int64)?;
+        V::Long(longs.as_primitive::<arrow::datatypes::Int64Type>().value(row))
+    } else {
+        return Err(Error::unsupported(format!("partition values of type {}", array.data_type())));
+    };
+    Ok(Some(Literal::Primitive(value)))
+}

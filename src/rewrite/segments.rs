@@ -1,0 +1,92 @@
+//! Cuts the inputs of a group into runs (one output file each) and segments (one worker each), keeping their order,
+//! so that rows that were neighbours stay neighbours. Pure.
+
+/// Something that is read at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Item {
+    /// The task whose data file it is.
+    pub task: usize,
+    /// The row group of a large file, or `None` for a whole small one.
+    pub row_group: Option<usize>,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// Inputs of one output file, cut into segments.
+pub(crate) type Run = Vec<Vec<Item>>;
+
+/// Cuts `items` into at most `outputs` runs of about the same size, and those into segments of about `segment_bytes` at most.
+pub(crate) fn runs(items: &[Item], outputs: u64, segment_bytes: u64) -> Vec<Run> {
+    cut(items, outputs)
+        .into_iter()
+        .map(|run| {
+            let bytes: u64 = run.iter().map(|i| i.bytes).sum();
+            cut(run, bytes.div_ceil(segment_bytes.max(1))).into_iter().map(<[Item]>::to_vec).collect()
+        })
+        .collect()
+}
+
+/// Contiguous parts of about the same number of bytes, at most `parts` and none empty.
+fn cut(items: &[Item], parts: u64) -> Vec<&[Item]> {
+    let total: u128 = items.iter().map(|i| u128::from(i.bytes)).sum();
+    let parts = u128::from(parts.max(1));
+    let mut cuts = Vec::new();
+    let (mut start, mut before) = (0, 0u128);
+    for (i, item) in items.iter().enumerate() {
+        let boundary = total * (cuts.len() as u128 + 1) / parts;
+        // An item belongs to the part that holds its middle.
+        if i > start && before + u128::from(item.bytes) / 2 >= boundary && (cuts.len() as u128) < parts - 1 {
+            cuts.push(&items[start..i]);
+            start = i;
+        }
+        before += u128::from(item.bytes);
+    }
+    if start < items.len() {
+        cuts.push(&items[start..]);
+    }
+    cuts
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn items(sizes: &[u64]) -> Vec<Item> {
+        sizes.iter().enumerate().map(|(task, bytes)| Item { task, row_group: None, bytes: *bytes }).collect()
+    }
+
+    fn sizes(runs: &[Run]) -> Vec<Vec<u64>> {
+        runs.iter().map(|run| run.iter().map(|s| s.iter().map(|i| i.bytes).sum()).collect()).collect()
+    }
+
+    #[test]
+    fn outputs_are_of_about_the_same_size_and_in_order() {
+        let cut = runs(&items(&[10; 12]), 3, 1000);
+        assert_eq!(sizes(&cut), [[40], [40], [40]]);
+        assert_eq!(cut[1][0][0].task, 4);
+        assert_eq!(sizes(&runs(&items(&[10; 12]), 2, 30)), [[30, 30], [30, 30]]);
+    }
+
+    #[test]
+    fn a_large_item_makes_no_empty_part() {
+        assert_eq!(sizes(&runs(&items(&[100, 1, 1]), 3, 1000)), [vec![100], vec![2]]);
+        assert_eq!(
+            sizes(&runs(&items(&[0, 0]), 5, 1)),
+            [vec![0, 0]].map(|v| vec![v.iter().sum::<u64>(); 1]).to_vec().repeat(1)
+        );
+        assert!(runs(&[], 3, 10).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn every_item_comes_out_once_and_in_order(sizes in proptest::collection::vec(0u64..50, 0..40), outputs in 1u64..9, segment in 1u64..99) {
+            let input = items(&sizes);
+            let cut = runs(&input, outputs, segment);
+            prop_assert!(cut.len() as u64 <= outputs);
+            prop_assert!(cut.iter().flatten().all(|s| !s.is_empty()));
+            prop_assert_eq!(cut.concat().concat(), input);
+        }
+    }
+}
