@@ -1,5 +1,10 @@
 //! What should be done to a table, and why, and why not. Pure: metadata, policy and `now` in, plans out.
 
+pub mod expire_snapshots;
+pub mod file_names;
+pub mod remove_orphan_files;
+mod writer_state;
+
 use std::sync::Arc;
 
 use iceberg::spec::SnapshotRef;

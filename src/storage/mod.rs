@@ -2,6 +2,7 @@
 //! kept verbatim as opaque text. [`Store::delete_batch`] is called from [`delete_files`] only.
 
 pub mod delete_files;
+pub mod path;
 
 use std::ops::Range;
 use std::sync::Arc;

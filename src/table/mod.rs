@@ -1,6 +1,8 @@
 //! What planning may know about a table. Pure data and pure functions over it.
 
 pub mod file;
+pub mod path_set;
+pub mod references;
 
 use std::sync::Arc;
 
