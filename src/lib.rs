@@ -15,3 +15,4 @@ pub mod rewrite;
 pub mod run_id;
 pub mod storage;
 pub mod table;
+pub mod testing;

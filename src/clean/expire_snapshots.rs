@@ -9,7 +9,6 @@
 //! which a later orphan run finds the rest.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
 
 use futures::{StreamExt, stream};
 use iceberg::spec::{DataContentType, ManifestFile, SnapshotRef};
@@ -154,8 +153,8 @@ impl Candidates {
         let (mut lists, mut seen, mut manifests) = (PathSet::default(), PathSet::default(), Vec::new());
         let mut read = stream::iter(snapshots)
             .map(|s| {
-                let (store, loaded) = (table.store.clone(), Arc::clone(&table.loaded));
-                async move { (s.clone(), manifests_of(store, loaded, s).await) }
+                let store = table.store.clone();
+                async move { (s.clone(), manifests_of(store, s).await) }
             })
             .buffer_unordered(READS);
         while let Some((snapshot, found)) = read.next().await {
@@ -192,7 +191,7 @@ impl Candidates {
                 self.not_followed.add(0);
                 continue;
             };
-            for entry in entries {
+            for entry in entries.into_iter().filter(|e| e.live) {
                 let (path, bytes) = (&entry.file_path, entry.file_size_bytes);
                 if !retained.contains(path)? && seen.insert(path)? && self.is_own(retained, path, bytes)? {
                     let kind = match entry.content {

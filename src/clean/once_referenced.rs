@@ -3,17 +3,16 @@
 //! committed and has expired, and so does everything it reaches. A metadata file that only the listing knows proves
 //! nothing: it may stem from a commit that lost a race and whose data files are still about to be committed.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::Arc;
+use std::collections::{HashSet, VecDeque};
 
 use futures::{StreamExt, stream};
-use iceberg::spec::{Operation, Snapshot, Summary};
 use serde::Deserialize;
 use uuid::Uuid;
 
 use super::ownership::read_metadata_text;
-use super::reachable::{READS, Reachable, entries_of, manifests_of};
+use super::reachable::{READS, Reachable, entries_of};
 use crate::error::Result;
+use crate::meta::read_manifest_list_at;
 use crate::plan::file_names::WriterProgress;
 use crate::storage::Store;
 use crate::table::TableHandle;
@@ -41,7 +40,6 @@ struct OldMetadata {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct OldSnapshot {
-    snapshot_id: i64,
     manifest_list: Option<String>,
 }
 
@@ -78,17 +76,14 @@ impl OnceReferenced {
         progress: &mut WriterProgress,
     ) -> Result<Self> {
         let mut found = Self::default();
-        let snapshots = found.walk_metadata_log(table, lists).await?;
-        found.follow(table, reachable, snapshots, progress).await?;
+        let explained = found.walk_metadata_log(table, lists).await?;
+        found.follow(table, reachable, explained, progress).await?;
         Ok(found)
     }
 
     /// Goes back along metadata logs, newest first, until every list is explained or nothing more can be read.
-    async fn walk_metadata_log(&mut self, table: &TableHandle, lists: &[String]) -> Result<Vec<OldSnapshot>> {
-        let mut unexplained = HashMap::new();
-        for list in lists {
-            unexplained.insert(Fingerprint::of_path(list)?, list.clone());
-        }
+    async fn walk_metadata_log(&mut self, table: &TableHandle, lists: &[String]) -> Result<Vec<String>> {
+        let mut unexplained = lists.iter().map(|l| Fingerprint::of_path(l)).collect::<Result<HashSet<_>>>()?;
         let current = metadata_files(&table.loaded)?;
         let mut queue: VecDeque<String> = current.into_iter().skip(1).map(str::to_owned).collect();
         let (mut visited, mut explained) = (HashSet::new(), Vec::new());
@@ -102,9 +97,9 @@ impl OnceReferenced {
                 self.files.insert(&statistics.statistics_path)?;
             }
             for snapshot in old.snapshots {
-                let Some(list) = snapshot.manifest_list.as_deref().filter(|l| !l.is_empty()) else { continue };
-                if unexplained.remove(&Fingerprint::of_path(list)?).is_some() {
-                    explained.push(snapshot);
+                let Some(list) = snapshot.manifest_list.filter(|l| !l.is_empty()) else { continue };
+                if unexplained.remove(&Fingerprint::of_path(&list)?) {
+                    explained.push(list);
                 }
             }
             queue.extend(old.metadata_log.into_iter().rev().map(|entry| entry.metadata_file));
@@ -117,18 +112,17 @@ impl OnceReferenced {
         &mut self,
         table: &TableHandle,
         reachable: &Reachable,
-        snapshots: Vec<OldSnapshot>,
+        lists: Vec<String>,
         progress: &mut WriterProgress,
     ) -> Result<()> {
         let mut manifests = Vec::new();
-        let mut read = stream::iter(snapshots)
-            .map(|s| {
-                let (store, loaded) = (table.store.clone(), Arc::clone(&table.loaded));
-                let list = s.manifest_list.clone().unwrap_or_default();
-                async move { (list.clone(), manifests_of(store, loaded, stand_in(s.snapshot_id, list)).await) }
+        let mut read = stream::iter(lists)
+            .map(|list| {
+                let store = table.store.clone();
+                async move { (read_manifest_list_at(store.as_ref(), &list).await, list) }
             })
             .buffer_unordered(READS);
-        while let Some((list, result)) = read.next().await {
+        while let Some((result, list)) = read.next().await {
             self.files.insert(&list)?;
             progress.note(&list);
             for manifest in result.unwrap_or_default() {
@@ -148,18 +142,6 @@ impl OnceReferenced {
         }
         Ok(())
     }
-}
-
-/// A snapshot that is known by its manifest list only.
-fn stand_in(snapshot_id: i64, manifest_list: String) -> Arc<Snapshot> {
-    let summary = Summary { operation: Operation::Append, additional_properties: std::collections::HashMap::new() };
-    let snapshot = Snapshot::builder()
-        .with_snapshot_id(snapshot_id)
-        .with_sequence_number(0)
-        .with_timestamp_ms(0)
-        .with_manifest_list(manifest_list)
-        .with_summary(summary);
-    Arc::new(snapshot.build())
 }
 
 /// An old metadata file of this table; `None` if it is gone or cannot be read.

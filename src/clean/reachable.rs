@@ -9,7 +9,7 @@ use iceberg::spec::{ManifestFile, SnapshotRef};
 
 use crate::catalog::LoadedTable;
 use crate::error::{Error, Result};
-use crate::meta::{PathEntry, read_manifest_list, read_manifest_paths};
+use crate::meta::{PathEntry, read_all_manifest_paths, read_manifest_list_at};
 use crate::plan::file_names::{WriterProgress, checksum_subject};
 use crate::storage::StoreRef;
 use crate::storage::path::CanonicalPath;
@@ -20,24 +20,18 @@ use crate::table::references::{metadata_files, own_directories, statistics_files
 pub(super) const READS: usize = 8;
 
 /// The manifests of a snapshot.
-pub(super) async fn manifests_of(
-    store: StoreRef,
-    loaded: Arc<LoadedTable>,
-    snapshot: SnapshotRef,
-) -> Result<Vec<ManifestFile>> {
+pub(super) async fn manifests_of(store: StoreRef, snapshot: SnapshotRef) -> Result<Vec<ManifestFile>> {
+    let id = snapshot.snapshot_id();
     if snapshot.manifest_list().is_empty() {
-        let id = snapshot.snapshot_id();
-        return Err(Error::unsupported(format!(
-            "snapshot {id} has no manifest list (manifests inside table metadata)"
-        )));
+        return Err(Error::unsupported(format!("snapshot {id} names its manifests without a manifest list")));
     }
-    let read = read_manifest_list(store.as_ref(), &loaded, &snapshot).await;
-    read.map_err(|e| e.context(format!("read the manifest list of snapshot {}", snapshot.snapshot_id())))
+    let read = read_manifest_list_at(store.as_ref(), snapshot.manifest_list()).await;
+    read.map_err(|e| e.context(format!("read the manifest list of snapshot {id}")))
 }
 
-/// The live files of a manifest.
+/// The files of a manifest, also those that it only says have left.
 pub(super) async fn entries_of(store: StoreRef, manifest: ManifestFile) -> Result<(ManifestFile, Vec<PathEntry>)> {
-    let entries = read_manifest_paths(store.as_ref(), &manifest).await;
+    let entries = read_all_manifest_paths(store.as_ref(), &manifest).await;
     let entries = entries.map_err(|e| e.context(format!("read manifest {}", manifest.manifest_path)))?;
     Ok((manifest, entries))
 }
@@ -76,12 +70,20 @@ pub struct Reachable {
     inside: Vec<u64>,
     /// Keys that would lie in the table's directories if their scheme and authority were the table's.
     same_key_elsewhere: PathSet,
-    progress: Option<WriterProgress>,
+    evidence: Option<CommittedNames>,
+}
+
+/// What retained snapshots tell about files that they do not reach.
+#[derive(Debug, Default)]
+struct CommittedNames {
+    progress: WriterProgress,
+    /// Files of which a retained snapshot records that they left the table: they were in it once.
+    left: PathSet,
 }
 
 impl Reachable {
-    /// Reaches nothing yet. With `progress`, names of content files are noted as well.
-    pub fn new(loaded: &LoadedTable, progress: bool) -> Result<Self> {
+    /// Reaches nothing yet. With `evidence`, what snapshots tell about other files is noted as well.
+    pub fn new(loaded: &LoadedTable, evidence: bool) -> Result<Self> {
         let scope = Scope::of(loaded)?;
         Ok(Self {
             files: PathSet::default(),
@@ -90,7 +92,7 @@ impl Reachable {
             inside: vec![0; scope.directories.len()],
             scope,
             same_key_elsewhere: PathSet::default(),
-            progress: progress.then(WriterProgress::default),
+            evidence: evidence.then(CommittedNames::default),
         })
     }
 
@@ -122,8 +124,8 @@ impl Reachable {
         let mut manifests = Vec::new();
         let mut read = stream::iter(lists)
             .map(|s| {
-                let (store, loaded) = (store.clone(), loaded.clone());
-                async move { manifests_of(store, loaded, s.clone()).await.map(|m| (s, m)) }
+                let store = store.clone();
+                async move { manifests_of(store, s.clone()).await.map(|m| (s, m)) }
             })
             .buffer_unordered(READS);
         while let Some((snapshot, found)) = read.try_next().await? {
@@ -143,7 +145,12 @@ impl Reachable {
         while let Some((manifest, entries)) = read.try_next().await? {
             self.add(&manifest.manifest_path)?;
             for entry in entries {
-                self.add(&entry.file_path)?;
+                if entry.live {
+                    self.add(&entry.file_path)?;
+                } else if let Some(evidence) = &mut self.evidence {
+                    evidence.left.insert(&entry.file_path)?;
+                    evidence.progress.note(&entry.file_path);
+                }
             }
         }
         drop(read);
@@ -156,8 +163,8 @@ impl Reachable {
         if !self.files.insert_fingerprint(Fingerprint::of_text(canonical.as_str())) {
             return Ok(());
         }
-        if let Some(progress) = &mut self.progress {
-            progress.note(path);
+        if let Some(evidence) = &mut self.evidence {
+            evidence.progress.note(path);
         }
         if let Some(directory) = self.scope.directory(&canonical) {
             self.inside[directory] += 1;
@@ -202,7 +209,12 @@ impl Reachable {
 
     /// How far writers have got; empty unless asked for.
     pub(super) fn progress(&self) -> WriterProgress {
-        self.progress.clone().unwrap_or_default()
+        self.evidence.as_ref().map(|e| e.progress.clone()).unwrap_or_default()
+    }
+
+    /// Whether a retained snapshot records that the file left the table; `false` unless asked for.
+    pub(super) fn has_left(&self, path: &str) -> Result<bool> {
+        self.evidence.as_ref().map_or(Ok(false), |e| e.left.contains(path))
     }
 
     /// Number of files.

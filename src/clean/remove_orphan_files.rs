@@ -154,7 +154,7 @@ async fn find(table: &TableHandle, request: &OrphanRequest<'_>) -> Result<Found>
     let evidence = Evidence {
         names: &names,
         progress: &progress,
-        once_referenced: &|path| once.contains(path),
+        once_referenced: &|path| Ok(reachable.has_left(path)? || once.contains(path)?),
         is_active: request.is_active,
         in_location: &|path| Ok(reachable.scope().directory(&CanonicalPath::parse(path)?) == Some(0)),
         checkpoints_known,
@@ -195,6 +195,7 @@ async fn read_checkpoints(table: &TableHandle, listing: &Listing) -> Result<(Pat
         match result {
             Ok((_, entries)) => {
                 for entry in entries {
+                    // Whatever the entry's status: a checkpoint may yet use it.
                     files.insert(&entry.file_path)?;
                 }
             }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use iceberg::spec::{MAIN_BRANCH, SnapshotRef, SnapshotReference, SnapshotRetention, TableMetadata};
 
-use super::writer_state::newest_states;
+use super::writer_state::{Writer, newest_states, writers};
 use super::{ExpirePlan, Skipped};
 use crate::catalog::LoadedTable;
 use crate::error::{Error, Result};
@@ -58,6 +58,7 @@ pub fn plan_expire_snapshots(
             plan.remove_refs.push(name.clone());
         }
     }
+    kept.keep_detached_writer_state();
     kept.keep_pinned(pinned);
     kept.keep_young_unreferenced(defaults.cutoff_ms);
     plan.remove_snapshots = kept.others();
@@ -144,12 +145,22 @@ struct Kept<'a> {
     snapshots: BTreeSet<i64>,
     /// Ancestors of branch heads, and tagged snapshots: these never count as unreferenced.
     referenced: HashSet<i64>,
+    on_branches: HashSet<i64>,
+    /// Writers whose newest state lies in the history of a branch.
+    writers: BTreeSet<Writer>,
     reasons: BTreeMap<(&'static str, String), usize>,
 }
 
 impl<'a> Kept<'a> {
     fn new(metadata: &'a TableMetadata) -> Self {
-        Self { metadata, snapshots: BTreeSet::new(), referenced: HashSet::new(), reasons: BTreeMap::new() }
+        Self {
+            metadata,
+            snapshots: BTreeSet::new(),
+            referenced: HashSet::new(),
+            on_branches: HashSet::new(),
+            writers: BTreeSet::new(),
+            reasons: BTreeMap::new(),
+        }
     }
 
     fn keep(&mut self, id: i64, reason: &'static str, why: &str) {
@@ -169,6 +180,7 @@ impl<'a> Kept<'a> {
         let cutoff_ms = max_snapshot_age_ms.map_or(defaults.cutoff_ms, |age| defaults.now_ms.saturating_sub(age));
         let history = history(self.metadata, id);
         self.referenced.extend(history.iter().map(|s| s.snapshot_id()));
+        self.on_branches.extend(history.iter().map(|s| s.snapshot_id()));
         let age = Duration::from_millis(u64::try_from(defaults.now_ms.saturating_sub(cutoff_ms)).unwrap_or(0));
         let why = format!("among the last {minimum} of branch {name}, or not older than {age:?} in an unbroken row");
         let stay = history.iter().enumerate().take_while(|(n, s)| *n < minimum || s.timestamp_ms() >= cutoff_ms);
@@ -189,6 +201,28 @@ impl<'a> Kept<'a> {
                     self.keep(snapshot.snapshot_id(), "writer_state_way", &why);
                 }
             }
+            self.writers.insert(state.writer);
+        }
+    }
+
+    /// Once the way to a writer's newest snapshot has expired, no branch leads there any more; it stays even so. Which of
+    /// the snapshots on no branch were on one before cannot be told, so each row of them counts.
+    fn keep_detached_writer_state(&mut self) {
+        let metadata = self.metadata;
+        let detached = |id: i64| !self.on_branches.contains(&id);
+        let has_child: HashSet<i64> =
+            metadata.snapshots().filter(|s| detached(s.snapshot_id())).filter_map(|s| s.parent_snapshot_id()).collect();
+        let ends = metadata.snapshots().map(|s| s.snapshot_id()).filter(|id| detached(*id) && !has_child.contains(id));
+        let mut found = Vec::new();
+        for end in ends {
+            let mut seen = self.writers.clone();
+            for snapshot in history(metadata, end).into_iter().take_while(|s| detached(s.snapshot_id())) {
+                let new = writers(snapshot.summary()).into_iter().filter(|w| seen.insert(w.clone()));
+                found.extend(new.map(|w| (snapshot.snapshot_id(), w)));
+            }
+        }
+        for (id, writer) in found {
+            self.keep(id, "writer_state", &format!("newest of {writer}, which the writer reads at a restart"));
         }
     }
 

@@ -40,7 +40,8 @@ pub(super) struct WriterState {
     pub(super) keep_way: bool,
 }
 
-fn writers(summary: &Summary) -> Vec<Writer> {
+/// The writers whose state a snapshot holds.
+pub(super) fn writers(summary: &Summary) -> Vec<Writer> {
     let properties = &summary.additional_properties;
     let flink = properties.get(FLINK_JOB_ID).filter(|job| !job.is_empty());
     let flink =

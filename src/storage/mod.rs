@@ -61,3 +61,14 @@ pub trait StoreWriter: Send {
     /// Gives up: nothing becomes visible, uploaded parts are freed.
     async fn abort(&mut self) -> Result<()>;
 }
+
+/// The number of bytes in a range; an inverted or huge one is an error.
+pub(crate) fn range_length(path: &str, range: &Range<u64>) -> Result<usize> {
+    let length = range.end.checked_sub(range.start).and_then(|n| usize::try_from(n).ok());
+    length.ok_or_else(|| crate::error::Error::internal(format!("read {path}: {range:?} is not a range of bytes")))
+}
+
+/// The file ends before the range does.
+pub(crate) fn short_read(path: &str, range: &Range<u64>) -> crate::error::Error {
+    crate::error::Error::invalid(format!("read {path}: the file ends before byte {} of the range {range:?}", range.end))
+}

@@ -1,0 +1,240 @@
+//! A store that fails on purpose: at a chosen call, before or after the work is done.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
+
+use crate::error::{Error, Result};
+use crate::storage::{ListedFile, Store, StoreRef, StoreWriter};
+
+/// What is counted and can fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// Reading a whole file.
+    Read,
+    /// Reading a range.
+    ReadRange,
+    /// Looking a file up.
+    Stat,
+    /// Opening a writer.
+    Create,
+    /// Appending to a writer.
+    Write,
+    /// Closing a writer.
+    Close,
+    /// Giving a writer up.
+    Abort,
+    /// Starting a listing.
+    List,
+    /// Deleting a batch.
+    Delete,
+}
+
+/// What goes wrong.
+#[derive(Clone)]
+pub enum StoreFault {
+    /// Nothing is done, an error is reported.
+    Fail(Error),
+    /// Everything is done, an error is reported.
+    DoAndFail(Error),
+    /// Reads give all but the last byte; a listing ends with an error after its first half; other calls are not touched.
+    Short,
+    /// Of a batch of deletes every second one is refused as coming too fast; other calls are refused whole.
+    Throttle,
+    /// Runs this first, then works properly: a race at a chosen moment.
+    After(Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>),
+}
+
+impl StoreFault {
+    /// [`StoreFault::Fail`] as an unavailable store.
+    pub fn fail() -> Self {
+        Self::Fail(Error::unavailable("injected fault"))
+    }
+
+    /// [`StoreFault::DoAndFail`] as an unavailable store.
+    pub fn do_and_fail() -> Self {
+        Self::DoAndFail(Error::unavailable("injected fault after the work"))
+    }
+}
+
+struct Rule {
+    operation: Operation,
+    path_part: String,
+    calls: Range<usize>,
+    seen: usize,
+    fault: StoreFault,
+}
+
+#[derive(Default)]
+struct Plan {
+    rules: Mutex<Vec<Rule>>,
+    counts: Mutex<HashMap<Operation, usize>>,
+}
+
+/// Wraps a store. Clones share rules and counts.
+#[derive(Clone)]
+pub struct FaultyStore {
+    inner: StoreRef,
+    plan: Arc<Plan>,
+}
+
+fn throttled() -> Error {
+    Error::unavailable("injected fault: slow down")
+}
+
+impl FaultyStore {
+    /// Works like `inner` until told otherwise.
+    pub fn new(inner: StoreRef) -> Self {
+        Self { inner, plan: Arc::default() }
+    }
+
+    /// Injects a fault into the given calls (counted from 0, from now on) of an operation.
+    pub fn inject(&self, operation: Operation, calls: Range<usize>, fault: StoreFault) {
+        self.inject_on("", operation, calls, fault);
+    }
+
+    /// Likewise, counting only calls on paths that contain `path_part`.
+    pub fn inject_on(&self, path_part: &str, operation: Operation, calls: Range<usize>, fault: StoreFault) {
+        let rule = Rule { operation, path_part: path_part.to_owned(), calls, seen: 0, fault };
+        self.plan.rules.lock().unwrap_or_else(PoisonError::into_inner).push(rule);
+    }
+
+    /// Calls of an operation so far.
+    pub fn count(&self, operation: Operation) -> usize {
+        let counts = self.plan.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.get(&operation).copied().unwrap_or(0)
+    }
+
+    async fn fault(&self, operation: Operation, paths: &[String]) -> Option<StoreFault> {
+        let fault = self.plan.next(operation, paths);
+        if let Some(StoreFault::After(first)) = &fault {
+            first().await;
+            return None;
+        }
+        fault
+    }
+
+    async fn run<T>(&self, operation: Operation, path: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
+        match self.fault(operation, &[path.to_owned()]).await {
+            Some(StoreFault::Fail(e)) => Err(e),
+            Some(StoreFault::Throttle) => Err(throttled()),
+            Some(StoreFault::DoAndFail(e)) => work.await.and(Err(e)),
+            Some(StoreFault::Short | StoreFault::After(_)) | None => work.await,
+        }
+    }
+
+    async fn run_read(&self, op: Operation, path: &str, work: impl Future<Output = Result<Bytes>>) -> Result<Bytes> {
+        match self.fault(op, &[path.to_owned()]).await {
+            Some(StoreFault::Fail(e) | StoreFault::DoAndFail(e)) => Err(e),
+            Some(StoreFault::Throttle) => Err(throttled()),
+            Some(StoreFault::Short) => work.await.map(|b| b.slice(..b.len().saturating_sub(1))),
+            Some(StoreFault::After(_)) | None => work.await,
+        }
+    }
+}
+
+impl Plan {
+    /// Counts the call, and gives the first rule that is about it.
+    fn next(&self, operation: Operation, paths: &[String]) -> Option<StoreFault> {
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner).entry(operation).or_default() += 1;
+        let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hit = None;
+        for rule in rules.iter_mut().filter(|r| r.operation == operation) {
+            if paths.iter().any(|p| p.contains(&rule.path_part)) {
+                if rule.calls.contains(&rule.seen) && hit.is_none() {
+                    hit = Some(rule.fault.clone());
+                }
+                rule.seen += 1;
+            }
+        }
+        hit
+    }
+}
+
+#[async_trait]
+impl Store for FaultyStore {
+    async fn read(&self, path: &str) -> Result<Bytes> {
+        self.run_read(Operation::Read, path, self.inner.read(path)).await
+    }
+
+    async fn read_range(&self, path: &str, range: Range<u64>) -> Result<Bytes> {
+        self.run_read(Operation::ReadRange, path, self.inner.read_range(path, range)).await
+    }
+
+    async fn stat(&self, path: &str) -> Result<Option<ListedFile>> {
+        self.run(Operation::Stat, path, self.inner.stat(path)).await
+    }
+
+    async fn writer(&self, path: &str) -> Result<Box<dyn StoreWriter>> {
+        let inner = self.run(Operation::Create, path, self.inner.writer(path)).await?;
+        Ok(Box::new(FaultyWriter { store: self.clone(), path: path.to_owned(), inner }))
+    }
+
+    fn list(&self, prefix: &str) -> BoxStream<'static, Result<ListedFile>> {
+        let (this, prefix) = (self.clone(), prefix.to_owned());
+        let listing = async move {
+            let listed = this.inner.list(&prefix);
+            match this.fault(Operation::List, std::slice::from_ref(&prefix)).await {
+                Some(StoreFault::Fail(e) | StoreFault::DoAndFail(e)) => Err(e),
+                Some(StoreFault::Throttle) => Err(throttled()),
+                Some(StoreFault::Short) => {
+                    let mut files: Vec<_> = listed.collect().await;
+                    files.truncate(files.len() / 2);
+                    files.push(Err(Error::unavailable("injected fault: the listing broke off")));
+                    Ok(futures::stream::iter(files).boxed())
+                }
+                // Listed only now, so that it sees what the race did.
+                Some(StoreFault::After(_)) | None => Ok(this.inner.list(&prefix)),
+            }
+        };
+        futures::stream::once(listing).try_flatten().boxed()
+    }
+
+    async fn delete_batch(&self, paths: &[String]) -> Vec<Result<()>> {
+        match self.fault(Operation::Delete, paths).await {
+            Some(StoreFault::Fail(e)) => paths.iter().map(|_| Err(e.clone())).collect(),
+            Some(StoreFault::DoAndFail(e)) => {
+                self.inner.delete_batch(paths).await.into_iter().map(|r| r.and(Err(e.clone()))).collect()
+            }
+            Some(StoreFault::Throttle) => {
+                let mut results = Vec::with_capacity(paths.len());
+                for (i, path) in paths.iter().enumerate() {
+                    if i % 2 == 1 {
+                        results.push(Err(throttled()));
+                    } else {
+                        results.extend(self.inner.delete_batch(std::slice::from_ref(path)).await);
+                    }
+                }
+                results
+            }
+            Some(StoreFault::Short | StoreFault::After(_)) | None => self.inner.delete_batch(paths).await,
+        }
+    }
+}
+
+struct FaultyWriter {
+    store: FaultyStore,
+    path: String,
+    inner: Box<dyn StoreWriter>,
+}
+
+#[async_trait]
+impl StoreWriter for FaultyWriter {
+    async fn write(&mut self, content: Bytes) -> Result<()> {
+        self.store.run(Operation::Write, &self.path, self.inner.write(content)).await
+    }
+
+    async fn close(&mut self) -> Result<u64> {
+        self.store.run(Operation::Close, &self.path, self.inner.close()).await
+    }
+
+    async fn abort(&mut self) -> Result<()> {
+        self.store.run(Operation::Abort, &self.path, self.inner.abort()).await
+    }
+}

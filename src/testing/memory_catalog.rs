@@ -1,0 +1,235 @@
+//! A catalog in memory: requirements are checked and updates applied by the library, metadata files go to a store,
+//! and every commit can be made to end badly.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use iceberg::spec::{TableMetadata, TableMetadataBuilder};
+use iceberg::{NamespaceIdent, TableCreation, TableIdent, TableRequirement, TableUpdate};
+
+use crate::catalog::{Catalog, CommitOutcome, LoadedTable};
+use crate::clock::{Clock, SystemClock};
+use crate::error::{Error, ErrorKind, Result};
+use crate::storage::StoreRef;
+
+/// What happens to a commit.
+#[derive(Clone)]
+pub enum CommitFault {
+    /// Not applied, reported as a conflict.
+    Conflict,
+    /// Not applied, reported as refused.
+    Refused,
+    /// Applied, but the answer is lost. (If a requirement fails it is not applied, and the answer is lost as well.)
+    UnknownApplied,
+    /// Not applied, and the answer is lost.
+    UnknownNotApplied,
+    /// The answer is lost, and the commit arrives only at [`MemoryCatalog::deliver_late`].
+    UnknownLate,
+    /// Something else happens first (a racing writer), then the commit is treated properly.
+    After(Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>),
+}
+
+struct Late {
+    table: TableIdent,
+    requirements: Vec<TableRequirement>,
+    updates: Vec<TableUpdate>,
+}
+
+#[derive(Default)]
+struct State {
+    tables: BTreeMap<TableIdent, (String, Arc<TableMetadata>)>,
+    faults: VecDeque<CommitFault>,
+    late: Vec<Late>,
+    load_failures: usize,
+    loads: usize,
+    commits: usize,
+}
+
+/// A catalog in memory. Clones share their content.
+#[derive(Clone)]
+pub struct MemoryCatalog {
+    store: StoreRef,
+    clock: Arc<dyn Clock>,
+    state: Arc<Mutex<State>>,
+}
+
+fn no_such_table(table: &TableIdent) -> Error {
+    Error::new(ErrorKind::NotFound, format!("table {table} does not exist"))
+}
+
+fn lost() -> CommitOutcome {
+    CommitOutcome::Unknown(Error::new(ErrorKind::CommitUnknown, "injected fault: the answer was lost"))
+}
+
+impl MemoryCatalog {
+    /// A catalog without tables, which writes metadata files to `store`.
+    pub fn new(store: StoreRef) -> Self {
+        Self { store, clock: SystemClock::shared(), state: Arc::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Creates a table; `creation.location` must be set.
+    pub async fn create_table(&self, table: &TableIdent, creation: TableCreation) -> Result<LoadedTable> {
+        let metadata = TableMetadataBuilder::from_table_creation(creation)?.build()?.metadata;
+        let location = self.write_metadata(0, &metadata).await?;
+        self.register(table, location, metadata)
+    }
+
+    /// Takes a table over as it is, replacing one of that name.
+    pub fn register(&self, table: &TableIdent, location: String, metadata: TableMetadata) -> Result<LoadedTable> {
+        let loaded = loaded(&location, &metadata)?;
+        self.state().tables.insert(table.clone(), (location, Arc::new(metadata)));
+        Ok(loaded)
+    }
+
+    /// Forgets a table; its files stay.
+    pub fn drop_table(&self, table: &TableIdent) {
+        self.state().tables.remove(table);
+    }
+
+    /// Sets what happens to the next commits, one each; later ones are treated properly.
+    pub fn script(&self, faults: impl IntoIterator<Item = CommitFault>) {
+        self.state().faults.extend(faults);
+    }
+
+    /// Lets the next loads fail as if the catalog were down.
+    pub fn fail_loads(&self, count: usize) {
+        self.state().load_failures = count;
+    }
+
+    /// Loads asked for so far.
+    pub fn loads(&self) -> usize {
+        self.state().loads
+    }
+
+    /// Commits asked for so far.
+    pub fn commits(&self) -> usize {
+        self.state().commits
+    }
+
+    /// Treats the commits that [`CommitFault::UnknownLate`] held back; says how many were applied.
+    pub async fn deliver_late(&self) -> Result<usize> {
+        let late = std::mem::take(&mut self.state().late);
+        let mut applied = 0;
+        for commit in late {
+            let outcome = self.apply(&commit.table, &commit.requirements, commit.updates).await?;
+            applied += usize::from(matches!(outcome, CommitOutcome::Committed(_)));
+        }
+        Ok(applied)
+    }
+
+    async fn write_metadata(&self, version: usize, metadata: &TableMetadata) -> Result<String> {
+        let name = format!("metadata/{version:05}-{}.metadata.json", self.clock.uuid());
+        let location = crate::storage::path::join(metadata.location(), &name);
+        self.store.write(&location, serde_json::to_vec(metadata)?.into()).await?;
+        Ok(location)
+    }
+
+    /// Checks and applies, as a real catalog does; an error means that the metadata file could not be written.
+    async fn apply(
+        &self,
+        table: &TableIdent,
+        requirements: &[TableRequirement],
+        updates: Vec<TableUpdate>,
+    ) -> Result<CommitOutcome> {
+        loop {
+            let Some((location, current)) = self.state().tables.get(table).cloned() else {
+                return Ok(CommitOutcome::Refused(no_such_table(table)));
+            };
+            if let Err(e) = requirements.iter().try_for_each(|r| r.check(Some(&current))) {
+                return Ok(CommitOutcome::Conflict(Error::new(ErrorKind::Conflict, e.to_string())));
+            }
+            let builder = current.as_ref().clone().into_builder(Some(location.clone()));
+            let built = updates.iter().cloned().try_fold(builder, |b, u| u.apply(b)).and_then(|b| b.build());
+            let metadata = match built {
+                Ok(built) => built.metadata,
+                Err(e) => return Ok(CommitOutcome::Refused(Error::invalid(e.to_string()))),
+            };
+            let new_location = self.write_metadata(metadata.metadata_log().len(), &metadata).await?;
+            let answer = loaded(&new_location, &metadata)?;
+            let mut state = self.state();
+            match state.tables.get_mut(table) {
+                Some(entry) if entry.0 == location => {
+                    *entry = (new_location, Arc::new(metadata));
+                    return Ok(CommitOutcome::Committed(Box::new(answer)));
+                }
+                // Somebody was faster while the file was being written.
+                _ => {}
+            }
+        }
+    }
+}
+
+fn loaded(location: &str, metadata: &TableMetadata) -> Result<LoadedTable> {
+    LoadedTable::from_metadata_json(location.to_owned(), &serde_json::to_value(metadata)?)
+}
+
+#[async_trait]
+impl Catalog for MemoryCatalog {
+    async fn list_namespaces(&self, parent: Option<&NamespaceIdent>) -> Result<Vec<NamespaceIdent>> {
+        let start: &[String] = parent.map_or(&[], |p| p.as_ref());
+        let state = self.state();
+        let children: BTreeSet<Vec<String>> = state
+            .tables
+            .keys()
+            .map(|table| table.namespace().as_ref())
+            .filter(|levels| levels.len() > start.len() && levels.starts_with(start))
+            .map(|levels| levels[..=start.len()].to_vec())
+            .collect();
+        children.into_iter().map(|levels| Ok(NamespaceIdent::from_vec(levels)?)).collect()
+    }
+
+    async fn list_tables(&self, namespace: &NamespaceIdent) -> Result<Vec<TableIdent>> {
+        Ok(self.state().tables.keys().filter(|t| t.namespace() == namespace).cloned().collect())
+    }
+
+    async fn load_table(&self, table: &TableIdent) -> Result<LoadedTable> {
+        let mut state = self.state();
+        state.loads += 1;
+        if state.load_failures > 0 {
+            state.load_failures -= 1;
+            return Err(Error::unavailable("injected fault: the catalog is down"));
+        }
+        let (location, metadata) = state.tables.get(table).ok_or_else(|| no_such_table(table))?;
+        loaded(location, metadata)
+    }
+
+    async fn commit_table(
+        &self,
+        table: &TableIdent,
+        requirements: Vec<TableRequirement>,
+        updates: Vec<TableUpdate>,
+    ) -> CommitOutcome {
+        let fault = {
+            let mut state = self.state();
+            state.commits += 1;
+            state.faults.pop_front()
+        };
+        match fault {
+            Some(CommitFault::Conflict) => {
+                return CommitOutcome::Conflict(Error::new(ErrorKind::Conflict, "injected fault: conflict"));
+            }
+            Some(CommitFault::Refused) => {
+                return CommitOutcome::Refused(Error::new(ErrorKind::Internal, "injected fault: refused"));
+            }
+            Some(CommitFault::UnknownNotApplied) => return lost(),
+            Some(CommitFault::UnknownLate) => {
+                self.state().late.push(Late { table: table.clone(), requirements, updates });
+                return lost();
+            }
+            Some(CommitFault::UnknownApplied) => {
+                // Whatever came of it, nobody hears of it.
+                let _ = self.apply(table, &requirements, updates).await;
+                return lost();
+            }
+            Some(CommitFault::After(first)) => first().await,
+            None => {}
+        }
+        self.apply(table, &requirements, updates).await.unwrap_or_else(CommitOutcome::Unknown)
+    }
+}

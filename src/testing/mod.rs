@@ -1,0 +1,10 @@
+//! Doubles for tests and benches: a store and a catalog in memory, with faults and races on demand.
+//! Nothing in the daemon uses them.
+
+pub mod faulty_store;
+pub mod memory_catalog;
+pub mod memory_store;
+
+pub use faulty_store::{FaultyStore, Operation, StoreFault};
+pub use memory_catalog::{CommitFault, MemoryCatalog};
+pub use memory_store::{ListOrder, MemoryStore};
