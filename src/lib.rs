@@ -3,6 +3,7 @@
 //! `config -> policy -> inspect -> plan -> rewrite -> commit -> report`: data flows one way.
 
 pub mod catalog;
+pub mod clean;
 pub mod clock;
 pub mod commit;
 pub mod error;

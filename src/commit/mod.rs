@@ -2,6 +2,8 @@
 //! Input: what was rewritten or what shall expire, and the snapshot it was planned from.
 //! It never chooses what to do, and it deletes nothing: only [`CommitResult::NotCommitted`] lets the caller delete outputs.
 
+pub mod expire;
+
 use std::time::Duration;
 
 use crate::error::Error;

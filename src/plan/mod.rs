@@ -11,6 +11,11 @@ pub mod sizes;
 mod skips;
 mod window;
 
+pub mod expire_snapshots;
+pub mod file_names;
+pub mod remove_orphan_files;
+mod writer_state;
+
 use std::sync::Arc;
 
 use iceberg::spec::SnapshotRef;

@@ -4,6 +4,8 @@ pub mod delete_index;
 pub mod file;
 pub mod history;
 pub mod label;
+pub mod path_set;
+pub mod references;
 
 use std::sync::Arc;
 

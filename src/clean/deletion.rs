@@ -1,0 +1,143 @@
+//! Deletion in small batches, each compared with metadata loaded just before it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::reachable::Reachable;
+use super::report::{FileKind, Tally, note_failure};
+use crate::catalog::LoadedTable;
+use crate::error::{Error, ErrorKind, Result};
+use crate::storage::delete_files::{Proof, delete_files};
+use crate::table::TableHandle;
+use crate::table::references::gc_enabled;
+
+/// Files between two looks at the metadata: one delete request.
+const BATCH: usize = 250;
+
+/// A file to delete.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Doomed {
+    pub(super) path: String,
+    pub(super) kind: FileKind,
+    pub(super) bytes: u64,
+}
+
+/// What became of the files.
+#[derive(Debug, Default)]
+pub(super) struct Deleted {
+    pub(super) deleted: BTreeMap<FileKind, Tally>,
+    pub(super) failed: BTreeMap<FileKind, Tally>,
+    pub(super) failures: Vec<String>,
+    /// Files that turned out to be referenced again.
+    pub(super) referenced: Tally,
+    /// Why the rest was left alone.
+    pub(super) stopped: Option<Error>,
+}
+
+impl Deleted {
+    /// Whether every file asked for is gone.
+    pub(super) fn is_complete(&self) -> bool {
+        self.failed.is_empty() && self.stopped.is_none()
+    }
+
+    /// Adds what became of other files.
+    pub(super) fn absorb(&mut self, other: Self) {
+        for (sum, tallies) in [(&mut self.deleted, other.deleted), (&mut self.failed, other.failed)] {
+            for (kind, tally) in tallies {
+                let entry = sum.entry(kind).or_default();
+                entry.files += tally.files;
+                entry.bytes = entry.bytes.saturating_add(tally.bytes);
+            }
+        }
+        self.failures.extend(other.failures);
+        self.referenced.files += other.referenced.files;
+        self.referenced.bytes = self.referenced.bytes.saturating_add(other.referenced.bytes);
+        self.stopped = self.stopped.take().or(other.stopped);
+    }
+}
+
+/// Deletes files that are outside of a set which grows with the table.
+pub(super) struct Deleter {
+    table: TableHandle,
+    /// `None` once growing it has failed: nothing may be deleted any more.
+    reachable: Option<Reachable>,
+    proof: Proof,
+}
+
+impl Deleter {
+    /// `reachable` is everything that `table`'s metadata reaches.
+    pub(super) fn new(table: TableHandle, reachable: Reachable, proof: Proof) -> Self {
+        Self { table, reachable: Some(reachable), proof }
+    }
+
+    /// Loads the metadata anew and takes what it reaches into the set.
+    async fn look_again(&mut self) -> Result<&Reachable> {
+        let gone = || Error::internal("deletion went on after the table could not be read");
+        let reachable = self.reachable.take().ok_or_else(gone)?;
+        let (table, reachable) = grow(&self.table, reachable).await?;
+        self.table = table;
+        Ok(self.reachable.insert(reachable))
+    }
+
+    /// Deletes files batch by batch. Stops at the first look at the metadata that fails.
+    pub(super) async fn delete(&mut self, files: &[Doomed]) -> Deleted {
+        let mut report = Deleted::default();
+        for batch in files.chunks(BATCH) {
+            if let Err(error) = self.delete_batch(batch, &mut report).await {
+                report.stopped = Some(error.context("look at the table again before deleting more"));
+                break;
+            }
+        }
+        report
+    }
+
+    async fn delete_batch(&mut self, batch: &[Doomed], report: &mut Deleted) -> Result<()> {
+        let reachable = self.look_again().await?;
+        let mut doomed: HashMap<&str, &Doomed> = HashMap::with_capacity(batch.len());
+        for file in batch {
+            if reachable.contains(&file.path)? {
+                report.referenced.add(file.bytes);
+            } else {
+                doomed.insert(&file.path, file);
+            }
+        }
+        let paths: Vec<String> =
+            batch.iter().filter(|f| doomed.contains_key(f.path.as_str())).map(|f| f.path.clone()).collect();
+        let outcome = delete_files(self.table.store.as_ref(), &paths, self.proof).await;
+        for path in &outcome.deleted {
+            if let Some(file) = doomed.get(path.as_str()) {
+                report.deleted.entry(file.kind).or_default().add(file.bytes);
+            }
+        }
+        for (path, error) in &outcome.failed {
+            if let Some(file) = doomed.get(path.as_str()) {
+                report.failed.entry(file.kind).or_default().add(file.bytes);
+                note_failure(&mut report.failures, path, error);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An error if the table's files must not be deleted, whatever refers to them.
+pub(super) fn require_deletable(loaded: &LoadedTable) -> Result<()> {
+    if gc_enabled(loaded) {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Conflict, "the table's property gc.enabled forbids deleting files"))
+}
+
+/// The table with fresh metadata, and the set with what that reaches. An error if files must not be deleted any more.
+pub(super) async fn grow(table: &TableHandle, reachable: Reachable) -> Result<(TableHandle, Reachable)> {
+    let fresh = table.refresh().await?;
+    if fresh.loaded.metadata.uuid() != table.loaded.metadata.uuid() {
+        return Err(Error::new(ErrorKind::Conflict, "the table was dropped and made anew meanwhile"));
+    }
+    require_deletable(&fresh.loaded)?;
+    let unchanged =
+        fresh.loaded.metadata_location == table.loaded.metadata_location && !fresh.loaded.metadata_location.is_empty();
+    if unchanged {
+        return Ok((fresh, reachable));
+    }
+    let reachable = reachable.with_table(&fresh.store, &fresh.loaded).await?;
+    Ok((fresh, reachable))
+}

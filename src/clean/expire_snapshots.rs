@@ -1,0 +1,257 @@
+//! Expiry, and deletion of what only expired snapshots reached.
+//!
+//! Everything is read before the commit: what retained snapshots reach, and what the expiring ones reach beyond that. If
+//! anything retained cannot be read, nothing is committed. After a confirmed commit the metadata is loaded anew, what it
+//! reaches is added to the first set, and only then does deletion start; each batch looks at the metadata again.
+//!
+//! Unlike the reference implementation, this keeps files outside of the table's own directories (imported files may belong
+//! to another table), and keeps manifests and lists whose content files could not all be deleted: they are the proof by
+//! which a later orphan run finds the rest.
+
+use std::collections::{BTreeMap, HashSet};
+
+use futures::{StreamExt, stream};
+use iceberg::spec::{DataContentType, ManifestFile, SnapshotRef};
+
+use super::deletion::{Deleted, Deleter, Doomed, require_deletable};
+use super::reachable::{READS, Reachable, entries_of, manifests_of};
+use super::report::{ExpireOutcome, ExpireReport, FileKind, Tally};
+use crate::clock::Clock;
+use crate::commit::expire::commit_expire;
+use crate::commit::{CommitContext, CommitResult};
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::ExpirePlan;
+use crate::storage::delete_files::Proof;
+use crate::storage::path::CanonicalPath;
+use crate::table::TableHandle;
+use crate::table::path_set::PathSet;
+use crate::table::references::statistics_files;
+
+/// Content files that one run deletes at most; the rest is left to orphan removal, with its manifests as proof.
+const CONTENT_FILES_PER_RUN: usize = 1_000_000;
+
+/// Expires what the plan names and deletes the files that nothing needs any more.
+///
+/// Nothing is sent for an empty plan, and nothing is deleted unless the commit is confirmed. Errors are in the report.
+pub async fn expire_snapshots(
+    table: &TableHandle,
+    plan: &ExpirePlan,
+    ctx: &CommitContext,
+    clock: &dyn Clock,
+) -> ExpireReport {
+    let mut report = ExpireReport::default();
+    if plan.is_empty() {
+        return report;
+    }
+    let (retained, doomed) = match prepare(table, plan).await {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            report.outcome = ExpireOutcome::NotCommitted;
+            report.error = Some(error.context("find out what expiring snapshots reach (nothing was changed)"));
+            return report;
+        }
+    };
+    match commit_expire(table, plan, ctx, clock).await {
+        CommitResult::Committed(committed) => {
+            report.outcome = ExpireOutcome::Committed;
+            report.expired_snapshots = plan.remove_snapshots.len();
+            report.removed_refs.clone_from(&plan.remove_refs);
+            report.conflicts = committed.conflicts;
+            report.unknown_outcomes = committed.unknown_outcomes;
+        }
+        CommitResult::NotCommitted(error) => {
+            report.outcome = ExpireOutcome::NotCommitted;
+            report.error = Some(error);
+            return report;
+        }
+        CommitResult::Unknown(error) => {
+            report.outcome = ExpireOutcome::Unknown;
+            report.error = Some(error);
+            return report;
+        }
+    }
+    match after_commit(table, retained).await {
+        Ok(deleter) => delete(deleter, doomed, &mut report).await,
+        Err(error) => report.error = Some(error.context("read the table after its expiry (no file was deleted)")),
+    }
+    report
+}
+
+/// Files that only expiring snapshots reach.
+#[derive(Debug, Default)]
+struct Candidates {
+    content: Vec<Doomed>,
+    manifests: Vec<Doomed>,
+    lists: Vec<Doomed>,
+    statistics: Vec<Doomed>,
+    /// Files outside of the table's directories.
+    outside: Tally,
+    /// Lists and manifests of expiring snapshots that are gone or broken, or were left for a later run.
+    not_followed: Tally,
+}
+
+async fn prepare(table: &TableHandle, plan: &ExpirePlan) -> Result<(Reachable, Candidates)> {
+    let loaded = &table.loaded;
+    require_deletable(loaded)?;
+    let expiring: HashSet<i64> = plan.remove_snapshots.iter().copied().collect();
+    let retained = Reachable::new(loaded, false)?;
+    let retained = retained.with_snapshots(&table.store, loaded, |id| !expiring.contains(&id)).await?;
+    let mut candidates = Candidates::default();
+    let snapshots: Vec<SnapshotRef> =
+        loaded.metadata.snapshots().filter(|s| expiring.contains(&s.snapshot_id())).cloned().collect();
+    let manifests = candidates.take_lists(table, snapshots, &retained).await?;
+    candidates.take_manifests(table, manifests, &retained).await?;
+    for statistics in statistics_files(loaded).into_iter().filter(|s| expiring.contains(&s.snapshot_id)) {
+        if !retained.contains(&statistics.path)?
+            && candidates.is_own(&retained, &statistics.path, statistics.size_bytes)?
+        {
+            let (path, bytes) = (statistics.path, statistics.size_bytes);
+            candidates.statistics.push(Doomed { path, kind: FileKind::StatisticsFile, bytes });
+        }
+    }
+    Ok((retained, candidates))
+}
+
+/// What an expiring snapshot names may be gone or broken already: that must not keep it from expiring.
+/// Anything else, such as a store that does not answer, stops the action before it has changed anything.
+fn tolerate<T>(result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) => match error.kind() {
+            ErrorKind::NotFound | ErrorKind::DataInvalid | ErrorKind::Unsupported => {
+                tracing::debug!(%error, "metadata of an expiring snapshot cannot be read");
+                Ok(None)
+            }
+            ErrorKind::Config
+            | ErrorKind::Unavailable
+            | ErrorKind::Conflict
+            | ErrorKind::CommitUnknown
+            | ErrorKind::OutOfMemory
+            | ErrorKind::Cancelled
+            | ErrorKind::Internal => Err(error),
+        },
+    }
+}
+
+impl Candidates {
+    /// Whether a file lies in the table's directories; if not, it is counted.
+    fn is_own(&mut self, retained: &Reachable, path: &str, bytes: u64) -> Result<bool> {
+        let own = retained.scope().directory(&CanonicalPath::parse(path)?).is_some();
+        if !own {
+            self.outside.add(bytes);
+        }
+        Ok(own)
+    }
+
+    /// Reads the lists of expiring snapshots; returns manifests that no retained snapshot has.
+    async fn take_lists(
+        &mut self,
+        table: &TableHandle,
+        snapshots: Vec<SnapshotRef>,
+        retained: &Reachable,
+    ) -> Result<Vec<ManifestFile>> {
+        let (mut lists, mut seen, mut manifests) = (PathSet::default(), PathSet::default(), Vec::new());
+        let mut read = stream::iter(snapshots)
+            .map(|s| {
+                let store = table.store.clone();
+                async move { (s.clone(), manifests_of(store, s).await) }
+            })
+            .buffer_unordered(READS);
+        while let Some((snapshot, found)) = read.next().await {
+            let Some(found) = tolerate(found)? else {
+                self.not_followed.add(0);
+                continue;
+            };
+            let list = snapshot.manifest_list();
+            if !retained.contains(list)? && lists.insert(list)? && self.is_own(retained, list, 0)? {
+                self.lists.push(Doomed { path: list.to_owned(), kind: FileKind::ManifestList, bytes: 0 });
+            }
+            for manifest in found {
+                if !retained.has_manifest(&manifest.manifest_path)? && seen.insert(&manifest.manifest_path)? {
+                    manifests.push(manifest);
+                }
+            }
+        }
+        Ok(manifests)
+    }
+
+    /// Reads these manifests and takes what no retained snapshot reaches.
+    async fn take_manifests(
+        &mut self,
+        table: &TableHandle,
+        manifests: Vec<ManifestFile>,
+        retained: &Reachable,
+    ) -> Result<()> {
+        let mut seen = PathSet::default();
+        let mut read = stream::iter(manifests).map(|m| entries_of(table.store.clone(), m)).buffer_unordered(READS);
+        while let Some(result) = read.next().await {
+            let room = CONTENT_FILES_PER_RUN.saturating_sub(self.content.len());
+            let followed = tolerate(result)?.filter(|(_, entries)| entries.len() <= room);
+            let Some((manifest, entries)) = followed else {
+                self.not_followed.add(0);
+                continue;
+            };
+            for entry in entries.into_iter().filter(|e| e.live) {
+                let (path, bytes) = (&entry.file_path, entry.file_size_bytes);
+                if !retained.contains(path)? && seen.insert(path)? && self.is_own(retained, path, bytes)? {
+                    let kind = match entry.content {
+                        DataContentType::Data => FileKind::DataFile,
+                        DataContentType::PositionDeletes => FileKind::PositionDeleteFile,
+                        DataContentType::EqualityDeletes => FileKind::EqualityDeleteFile,
+                    };
+                    self.content.push(Doomed { path: path.to_string(), kind, bytes });
+                }
+            }
+            let (path, bytes) = (manifest.manifest_path, u64::try_from(manifest.manifest_length).unwrap_or(0));
+            if self.is_own(retained, &path, bytes)? {
+                self.manifests.push(Doomed { path, kind: FileKind::Manifest, bytes });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The metadata as it is after the commit, and all that it reaches added to what was known to stay.
+async fn after_commit(table: &TableHandle, retained: Reachable) -> Result<Deleter> {
+    let fresh = table.refresh().await?;
+    if fresh.loaded.metadata.uuid() != table.loaded.metadata.uuid() {
+        return Err(Error::new(ErrorKind::Conflict, "the table was dropped and made anew meanwhile"));
+    }
+    require_deletable(&fresh.loaded)?;
+    let retained = retained.with_table(&fresh.store, &fresh.loaded).await?;
+    Ok(Deleter::new(fresh, retained, Proof::Expired))
+}
+
+fn keep(kept: &mut BTreeMap<&'static str, Tally>, reason: &'static str, files: &[Doomed]) {
+    for file in files {
+        kept.entry(reason).or_default().add(file.bytes);
+    }
+}
+
+/// Content first, then manifests, then lists: a stage that is not complete keeps the ones that prove it.
+async fn delete(mut deleter: Deleter, candidates: Candidates, report: &mut ExpireReport) {
+    let mut sum: Deleted = deleter.delete(&candidates.content).await;
+    if sum.stopped.is_none() {
+        sum.absorb(deleter.delete(&candidates.statistics).await);
+    }
+    if sum.is_complete() {
+        sum.absorb(deleter.delete(&candidates.manifests).await);
+    } else {
+        keep(&mut report.kept, "content_not_deleted", &candidates.manifests);
+    }
+    if sum.is_complete() && candidates.not_followed == Tally::default() {
+        sum.absorb(deleter.delete(&candidates.lists).await);
+    } else {
+        keep(&mut report.kept, "content_not_deleted", &candidates.lists);
+    }
+    let others = [
+        ("outside_table", candidates.outside),
+        ("not_followed", candidates.not_followed),
+        ("referenced_again", sum.referenced),
+    ];
+    report.kept.extend(others.into_iter().filter(|(_, tally)| tally.files > 0));
+    report.deleted = sum.deleted;
+    report.failed = sum.failed;
+    report.failures = sum.failures;
+    report.error = sum.stopped;
+}

@@ -1,0 +1,153 @@
+//! The table's directories, listed and compared with what is reachable, in bounded memory: only files that nothing
+//! refers to are kept in mind, and of those only a limited number.
+
+use std::collections::{BTreeMap, HashSet};
+
+use futures::TryStreamExt;
+
+use super::reachable::Reachable;
+use super::report::{FileKind, Refused, Tally};
+use crate::error::{Context, Result};
+use crate::plan::file_names::{WriterProgress, file_name, is_metadata_file};
+use crate::plan::remove_orphan_files::{Evidence, Kept, NamesInUse, OrphanRules, Verdict, judge};
+use crate::run_id::RunId;
+use crate::storage::path::CanonicalPath;
+use crate::storage::{ListedFile, StoreRef};
+
+/// Unreferenced metadata files, manifest lists and checkpoint manifests looked into by one run at most, each.
+pub(super) const LOOKED_INTO_MAX: usize = 10_000;
+
+/// What a listing found.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    pub(super) listed: Tally,
+    pub(super) referenced: Tally,
+    /// Unreferenced files that are old enough to go by some rule.
+    pub(super) candidates: Vec<ListedFile>,
+    /// Unreferenced files that stay, whatever else is found out.
+    pub(super) kept: BTreeMap<Kept, Tally>,
+    /// Unreferenced metadata files of any age.
+    pub(super) metadata_files: Vec<ListedFile>,
+    /// There were more of them than could be looked into.
+    pub(super) metadata_backlog: bool,
+    /// Unreferenced manifest lists of any age.
+    pub(super) lists: Vec<String>,
+    /// Manifests of Flink checkpoints of any age.
+    pub(super) checkpoints: Vec<ListedFile>,
+    /// There were more of them than could be looked into.
+    pub(super) checkpoints_overflow: bool,
+}
+
+/// What a listing is compared with.
+pub(super) struct Comparison<'a> {
+    pub(super) reachable: &'a Reachable,
+    pub(super) names: &'a NamesInUse,
+    pub(super) rules: &'a OrphanRules,
+    pub(super) is_active: &'a (dyn Fn(RunId) -> bool + Sync),
+    /// Candidates kept in mind at most.
+    pub(super) candidates_max: usize,
+}
+
+impl Comparison<'_> {
+    /// Lists all directories of the table but those left out, and compares each file.
+    pub(super) async fn list(&self, store: &StoreRef, left_out: &HashSet<usize>) -> Result<Result<Listing, Refused>> {
+        let mut listing = Listing::default();
+        let references = self.reachable.references_inside();
+        for (index, (directory, _)) in self.reachable.scope().directories.iter().enumerate() {
+            if left_out.contains(&index) {
+                continue;
+            }
+            let seen_before = listing.referenced.files;
+            let mut files = store.list(directory);
+            while let Some(file) = files.try_next().await.context(|| format!("list {directory}"))? {
+                if let Some(refused) = self.take(&mut listing, index, file)? {
+                    return Ok(Err(refused));
+                }
+            }
+            let expected = references.get(&index).copied().unwrap_or(0);
+            if expected > 0 && listing.referenced.files == seen_before {
+                let detail = format!(
+                    "{expected} files in {directory} are referenced but the listing shows none of them: \
+                     check the store's endpoint and bucket, and the spelling of the table's location"
+                );
+                return Ok(Err(Refused { reason: "listing_mismatch", detail }));
+            }
+        }
+        Ok(Ok(listing))
+    }
+
+    fn take(&self, listing: &mut Listing, directory: usize, file: ListedFile) -> Result<Option<Refused>> {
+        let canonical = CanonicalPath::parse(&file.path).context(|| "compare a listed file")?;
+        match self.reachable.scope().directory(&canonical) {
+            // Directories may be nested; each file counts once.
+            Some(home) if home != directory => return Ok(None),
+            Some(_) => {}
+            None => {
+                listing.kept.entry(Kept::OutsideTable).or_default().add(file.size);
+                return Ok(None);
+            }
+        }
+        listing.listed.add(file.size);
+        if self.reachable.contains(&file.path)? {
+            listing.referenced.add(file.size);
+            return Ok(None);
+        }
+        if self.reachable.has_alias(&canonical) {
+            let detail = format!(
+                "{} is not referenced, but a file of the same key in another store or bucket is: if both names mean \
+                 one place, rewrite the metadata to one of them",
+                file.path
+            );
+            return Ok(Some(Refused { reason: "prefix_mismatch", detail }));
+        }
+        self.note(listing, &file);
+        let modified_ms = file.last_modified_ms.filter(|ms| *ms > 0 && *ms <= self.rules.now_ms);
+        if !modified_ms.is_some_and(|ms| self.rules.may_go(ms)) {
+            let kept = self.judge_young(&file)?;
+            listing.kept.entry(kept).or_default().add(file.size);
+        } else if listing.candidates.len() < self.candidates_max {
+            listing.candidates.push(file);
+        } else {
+            listing.kept.entry(Kept::RunLimit).or_default().add(file.size);
+        }
+        Ok(None)
+    }
+
+    /// Sets files aside that must be looked into, whatever their age.
+    fn note(&self, listing: &mut Listing, file: &ListedFile) {
+        if is_metadata_file(file_name(&file.path)) {
+            listing.metadata_backlog |= !push_limited(&mut listing.metadata_files, file.clone());
+        } else if self.names.is_flink_checkpoint(&file.path) {
+            if file.path.ends_with(".avro") {
+                listing.checkpoints_overflow |= !push_limited(&mut listing.checkpoints, file.clone());
+            }
+        } else if FileKind::of_listed(&file.path) == FileKind::ManifestList {
+            push_limited(&mut listing.lists, file.path.clone());
+        }
+    }
+
+    /// Why a file stays that is too young for any rule, or of unknown age.
+    fn judge_young(&self, file: &ListedFile) -> Result<Kept> {
+        let evidence = Evidence {
+            names: self.names,
+            progress: &WriterProgress::default(),
+            once_referenced: &|_| Ok(false),
+            is_active: self.is_active,
+            in_location: &|_| Ok(true),
+            checkpoints_known: true,
+        };
+        Ok(match judge(file, self.rules, &evidence)? {
+            Verdict::Keep(kept) => kept,
+            Verdict::Remove(_) => Kept::TooYoung,
+        })
+    }
+}
+
+/// Whether there was room.
+fn push_limited<T>(items: &mut Vec<T>, item: T) -> bool {
+    let room = items.len() < LOOKED_INTO_MAX;
+    if room {
+        items.push(item);
+    }
+    room
+}

@@ -1,0 +1,20 @@
+//! The two actions that delete: plans and listings in, reports out.
+//!
+//! Job: after a confirmed expiry, delete what only expired snapshots reached; and find and delete what nothing reaches.
+//! Input: a table handle, a plan or a policy. Output: reports; nothing here returns before it has said what was kept.
+//! It must never delete a file while any retained metadata cannot be read, while an outcome is unknown, or without
+//! having compared it with metadata loaded just before. All deletion goes through [`crate::storage::delete_files`].
+
+mod deletion;
+mod expire_snapshots;
+mod listing;
+mod once_referenced;
+mod ownership;
+mod reachable;
+mod remove_orphan_files;
+mod report;
+
+pub use expire_snapshots::expire_snapshots;
+pub use reachable::Reachable;
+pub use remove_orphan_files::{CANDIDATES_PER_RUN, OrphanRequest, find_orphan_files, remove_orphan_files};
+pub use report::{ExpireOutcome, ExpireReport, FileKind, OrphanReport, Refused, Tally};

@@ -1,0 +1,153 @@
+//! Proof that files were referenced once. The metadata log names metadata files that were current, and these name the
+//! snapshots of their time; so an unreferenced manifest list that one of them names belongs to a snapshot that was
+//! committed and has expired, and so does everything it reaches. A metadata file that only the listing knows proves
+//! nothing: it may stem from a commit that lost a race and whose data files are still about to be committed.
+
+use std::collections::{HashSet, VecDeque};
+
+use futures::{StreamExt, stream};
+use serde::Deserialize;
+use uuid::Uuid;
+
+use super::ownership::read_metadata_text;
+use super::reachable::{READS, Reachable, entries_of};
+use crate::error::Result;
+use crate::meta::read_manifest_list_at;
+use crate::plan::file_names::WriterProgress;
+use crate::storage::Store;
+use crate::table::TableHandle;
+use crate::table::path_set::{Fingerprint, PathSet};
+use crate::table::references::metadata_files;
+
+/// Old metadata files read by one run at most.
+const METADATA_FILES_MAX: usize = 200;
+
+/// What is read of an old metadata file.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct OldMetadata {
+    table_uuid: Option<Uuid>,
+    #[serde(default)]
+    snapshots: Vec<OldSnapshot>,
+    #[serde(default)]
+    metadata_log: Vec<OldLogEntry>,
+    #[serde(default)]
+    statistics: Vec<OldStatistics>,
+    #[serde(default)]
+    partition_statistics: Vec<OldStatistics>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct OldSnapshot {
+    manifest_list: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct OldLogEntry {
+    metadata_file: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct OldStatistics {
+    statistics_path: String,
+}
+
+/// Files that committed metadata referred to once. Incomplete by nature: what cannot be read proves nothing.
+#[derive(Debug, Default)]
+pub(super) struct OnceReferenced {
+    files: PathSet,
+}
+
+impl OnceReferenced {
+    /// Whether there is proof about a file.
+    pub(super) fn contains(&self, path: &str) -> Result<bool> {
+        self.files.contains(path)
+    }
+
+    /// Searches for proof, as long as there are `lists` (unreferenced manifest lists of the listing) to explain.
+    /// Names of content files found are noted in `progress`.
+    pub(super) async fn search(
+        table: &TableHandle,
+        reachable: &Reachable,
+        lists: &[String],
+        progress: &mut WriterProgress,
+    ) -> Result<Self> {
+        let mut found = Self::default();
+        let explained = found.walk_metadata_log(table, lists).await?;
+        found.follow(table, reachable, explained, progress).await?;
+        Ok(found)
+    }
+
+    /// Goes back along metadata logs, newest first, until every list is explained or nothing more can be read.
+    async fn walk_metadata_log(&mut self, table: &TableHandle, lists: &[String]) -> Result<Vec<String>> {
+        let mut unexplained = lists.iter().map(|l| Fingerprint::of_path(l)).collect::<Result<HashSet<_>>>()?;
+        let current = metadata_files(&table.loaded)?;
+        let mut queue: VecDeque<String> = current.into_iter().skip(1).map(str::to_owned).collect();
+        let (mut visited, mut explained) = (HashSet::new(), Vec::new());
+        while let Some(path) = queue.pop_front().filter(|_| !unexplained.is_empty()) {
+            if visited.len() >= METADATA_FILES_MAX || !visited.insert(path.clone()) {
+                continue;
+            }
+            self.files.insert(&path)?;
+            let Some(old) = read_old_metadata(table, &path).await else { continue };
+            for statistics in old.statistics.iter().chain(&old.partition_statistics) {
+                self.files.insert(&statistics.statistics_path)?;
+            }
+            for snapshot in old.snapshots {
+                let Some(list) = snapshot.manifest_list.filter(|l| !l.is_empty()) else { continue };
+                if unexplained.remove(&Fingerprint::of_path(&list)?) {
+                    explained.push(list);
+                }
+            }
+            queue.extend(old.metadata_log.into_iter().rev().map(|entry| entry.metadata_file));
+        }
+        Ok(explained)
+    }
+
+    /// Takes everything that these expired snapshots reach.
+    async fn follow(
+        &mut self,
+        table: &TableHandle,
+        reachable: &Reachable,
+        lists: Vec<String>,
+        progress: &mut WriterProgress,
+    ) -> Result<()> {
+        let mut manifests = Vec::new();
+        let mut read = stream::iter(lists)
+            .map(|list| {
+                let store = table.store.clone();
+                async move { (read_manifest_list_at(store.as_ref(), &list).await, list) }
+            })
+            .buffer_unordered(READS);
+        while let Some((result, list)) = read.next().await {
+            self.files.insert(&list)?;
+            progress.note(&list);
+            for manifest in result.unwrap_or_default() {
+                let path = &manifest.manifest_path;
+                if !reachable.has_manifest(path)? && self.files.insert(path)? {
+                    manifests.push(manifest);
+                }
+            }
+        }
+        drop(read);
+        let mut read = stream::iter(manifests).map(|m| entries_of(table.store.clone(), m)).buffer_unordered(READS);
+        while let Some(result) = read.next().await {
+            for entry in result.map(|(_, entries)| entries).unwrap_or_default() {
+                self.files.insert(&entry.file_path)?;
+                progress.note(&entry.file_path);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An old metadata file of this table; `None` if it is gone or cannot be read.
+async fn read_old_metadata(table: &TableHandle, path: &str) -> Option<OldMetadata> {
+    let store: &dyn Store = table.store.as_ref();
+    let text = read_metadata_text(store, path).await.ok()?;
+    let old: OldMetadata = serde_json::from_slice(&text).ok()?;
+    (old.table_uuid == Some(table.loaded.metadata.uuid())).then_some(old)
+}

@@ -1,0 +1,229 @@
+//! Every file that snapshots reach: manifest lists, manifests, live content files, and what metadata names itself.
+//! Each list and each manifest is read once, however many snapshots share it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use iceberg::spec::{ManifestFile, SnapshotRef};
+
+use crate::catalog::LoadedTable;
+use crate::error::{Error, Result};
+use crate::meta::{PathEntry, read_all_manifest_paths, read_manifest_list_at};
+use crate::plan::file_names::{WriterProgress, checksum_subject};
+use crate::storage::StoreRef;
+use crate::storage::path::CanonicalPath;
+use crate::table::path_set::{Fingerprint, PathSet};
+use crate::table::references::{metadata_files, own_directories, statistics_files};
+
+/// Lists or manifests read at the same time.
+pub(super) const READS: usize = 8;
+
+/// The manifests of a snapshot.
+pub(super) async fn manifests_of(store: StoreRef, snapshot: SnapshotRef) -> Result<Vec<ManifestFile>> {
+    let id = snapshot.snapshot_id();
+    if snapshot.manifest_list().is_empty() {
+        return Err(Error::unsupported(format!("snapshot {id} names its manifests without a manifest list")));
+    }
+    let read = read_manifest_list_at(store.as_ref(), snapshot.manifest_list()).await;
+    read.map_err(|e| e.context(format!("read the manifest list of snapshot {id}")))
+}
+
+/// The files of a manifest, also those that it only says have left.
+pub(super) async fn entries_of(store: StoreRef, manifest: ManifestFile) -> Result<(ManifestFile, Vec<PathEntry>)> {
+    let entries = read_all_manifest_paths(store.as_ref(), &manifest).await;
+    let entries = entries.map_err(|e| e.context(format!("read manifest {}", manifest.manifest_path)))?;
+    Ok((manifest, entries))
+}
+
+/// The table's directories, for telling its own files from others.
+#[derive(Debug, Clone)]
+pub(super) struct Scope {
+    pub(super) directories: Vec<(String, CanonicalPath)>,
+}
+
+impl Scope {
+    pub(super) fn of(loaded: &LoadedTable) -> Result<Self> {
+        let parse = |dir: String| CanonicalPath::parse(&dir).map(|canonical| (dir, canonical));
+        Ok(Self { directories: own_directories(loaded)?.into_iter().map(parse).collect::<Result<_>>()? })
+    }
+
+    /// Which of the directories a path lies in; the first is the table's location.
+    pub(super) fn directory(&self, path: &CanonicalPath) -> Option<usize> {
+        self.directories.iter().position(|(_, dir)| path.is_inside(dir))
+    }
+}
+
+/// The key of a path without scheme and authority.
+fn key_of(path: &CanonicalPath) -> &str {
+    path.as_str().split_once("://").and_then(|(_, rest)| rest.split_once('/')).map_or("", |(_, key)| key)
+}
+
+/// A growing set of reachable files. Errors leave nothing behind that could be taken for the whole: growing consumes it.
+#[derive(Debug)]
+pub struct Reachable {
+    files: PathSet,
+    lists: PathSet,
+    manifests: PathSet,
+    scope: Scope,
+    /// References inside each of the table's directories.
+    inside: Vec<u64>,
+    /// Keys that would lie in the table's directories if their scheme and authority were the table's.
+    same_key_elsewhere: PathSet,
+    evidence: Option<CommittedNames>,
+}
+
+/// What retained snapshots tell about files that they do not reach.
+#[derive(Debug, Default)]
+struct CommittedNames {
+    progress: WriterProgress,
+    /// Files of which a retained snapshot records that they left the table: they were in it once.
+    left: PathSet,
+}
+
+impl Reachable {
+    /// Reaches nothing yet. With `evidence`, what snapshots tell about other files is noted as well.
+    pub fn new(loaded: &LoadedTable, evidence: bool) -> Result<Self> {
+        let scope = Scope::of(loaded)?;
+        Ok(Self {
+            files: PathSet::default(),
+            lists: PathSet::default(),
+            manifests: PathSet::default(),
+            inside: vec![0; scope.directories.len()],
+            scope,
+            same_key_elsewhere: PathSet::default(),
+            evidence: evidence.then(CommittedNames::default),
+        })
+    }
+
+    /// Adds all that the metadata names itself, and all that its snapshots reach. What an earlier call has read is not
+    /// read again. Any list or manifest that cannot be read is an error.
+    pub async fn with_table(self, store: &StoreRef, loaded: &Arc<LoadedTable>) -> Result<Self> {
+        self.with_snapshots(store, loaded, |_| true).await
+    }
+
+    /// The same for some of the snapshots, and statistics of these only.
+    pub async fn with_snapshots(
+        mut self,
+        store: &StoreRef,
+        loaded: &Arc<LoadedTable>,
+        wanted: impl Fn(i64) -> bool,
+    ) -> Result<Self> {
+        for file in metadata_files(loaded)? {
+            self.add(file)?;
+        }
+        for statistics in statistics_files(loaded).iter().filter(|s| wanted(s.snapshot_id)) {
+            self.add(&statistics.path)?;
+        }
+        let mut lists = Vec::new();
+        for snapshot in loaded.metadata.snapshots().filter(|s| wanted(s.snapshot_id())) {
+            if snapshot.manifest_list().is_empty() || self.lists.insert(snapshot.manifest_list())? {
+                lists.push(snapshot.clone());
+            }
+        }
+        let mut manifests = Vec::new();
+        let mut read = stream::iter(lists)
+            .map(|s| {
+                let store = store.clone();
+                async move { manifests_of(store, s.clone()).await.map(|m| (s, m)) }
+            })
+            .buffer_unordered(READS);
+        while let Some((snapshot, found)) = read.try_next().await? {
+            self.add(snapshot.manifest_list())?;
+            for manifest in found {
+                if self.manifests.insert(&manifest.manifest_path)? {
+                    manifests.push(manifest);
+                }
+            }
+        }
+        drop(read);
+        self.with_manifests(store, manifests).await
+    }
+
+    async fn with_manifests(mut self, store: &StoreRef, manifests: Vec<ManifestFile>) -> Result<Self> {
+        let mut read = stream::iter(manifests).map(|m| entries_of(store.clone(), m)).buffer_unordered(READS);
+        while let Some((manifest, entries)) = read.try_next().await? {
+            self.add(&manifest.manifest_path)?;
+            for entry in entries {
+                if entry.live {
+                    self.add(&entry.file_path)?;
+                } else if let Some(evidence) = &mut self.evidence {
+                    evidence.left.insert(&entry.file_path)?;
+                    evidence.progress.note(&entry.file_path);
+                }
+            }
+        }
+        drop(read);
+        Ok(self)
+    }
+
+    /// Adds one file.
+    pub(super) fn add(&mut self, path: &str) -> Result<()> {
+        let canonical = CanonicalPath::parse(path)?;
+        if !self.files.insert_fingerprint(Fingerprint::of_text(canonical.as_str())) {
+            return Ok(());
+        }
+        if let Some(evidence) = &mut self.evidence {
+            evidence.progress.note(path);
+        }
+        if let Some(directory) = self.scope.directory(&canonical) {
+            self.inside[directory] += 1;
+            return Ok(());
+        }
+        let key = key_of(&canonical);
+        let like_own = |dir: &CanonicalPath| key.strip_prefix(key_of(dir)).is_some_and(|rest| rest.starts_with('/'));
+        if self.scope.directories.iter().any(|(_, dir)| like_own(dir)) {
+            self.same_key_elsewhere.insert_fingerprint(Fingerprint::of_text(key));
+        }
+        Ok(())
+    }
+
+    /// Whether the file, or the file that it is a local checksum of, is reachable.
+    pub fn contains(&self, path: &str) -> Result<bool> {
+        if self.files.contains(path)? {
+            return Ok(true);
+        }
+        checksum_subject(path).map_or(Ok(false), |subject| self.files.contains(&subject))
+    }
+
+    /// Whether a manifest has been read.
+    pub(super) fn has_manifest(&self, path: &str) -> Result<bool> {
+        self.manifests.contains(path)
+    }
+
+    /// Whether metadata refers to a file of the same key in another store or bucket: then either one of the two names
+    /// is an alias of the other, or files were copied; the listing cannot tell which.
+    pub(super) fn has_alias(&self, path: &CanonicalPath) -> bool {
+        self.same_key_elsewhere.contains_fingerprint(Fingerprint::of_text(key_of(path)))
+    }
+
+    /// The table's directories, as of the first load.
+    pub(super) fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// References inside each directory, the location first.
+    pub(super) fn references_inside(&self) -> BTreeMap<usize, u64> {
+        self.inside.iter().copied().enumerate().collect()
+    }
+
+    /// How far writers have got; empty unless asked for.
+    pub(super) fn progress(&self) -> WriterProgress {
+        self.evidence.as_ref().map(|e| e.progress.clone()).unwrap_or_default()
+    }
+
+    /// Whether a retained snapshot records that the file left the table; `false` unless asked for.
+    pub(super) fn has_left(&self, path: &str) -> Result<bool> {
+        self.evidence.as_ref().map_or(Ok(false), |e| e.left.contains(path))
+    }
+
+    /// Number of files.
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Whether nothing is reachable.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+}

@@ -1,0 +1,306 @@
+//! Orphan removal: list, compare, prove, then delete. Detection is complete before deletion starts; any retained
+//! metadata that cannot be read, any doubt whose files these are, and nothing is deleted.
+
+use std::time::Duration;
+
+use futures::{StreamExt, stream};
+use iceberg::spec::{ManifestContentType, ManifestFile};
+
+use super::deletion::{Deleter, Doomed, grow};
+use super::listing::{Comparison, Listing};
+use super::once_referenced::OnceReferenced;
+use super::ownership::{check_metadata_files, compare_with_neighbours};
+use super::reachable::{READS, Reachable, entries_of};
+use super::report::{FileKind, OrphanReport, Refused};
+use crate::error::{ErrorKind, Result};
+use crate::plan::remove_orphan_files::{Evidence, Kept, NamesInUse, OrphanRules, Verdict, judge};
+use crate::policy::TablePolicy;
+use crate::run_id::RunId;
+use crate::storage::ListedFile;
+use crate::storage::delete_files::Proof;
+use crate::storage::path::CanonicalPath;
+use crate::table::TableHandle;
+use crate::table::path_set::PathSet;
+use crate::table::references::{clock_skew_ms, gc_enabled};
+
+/// Unreferenced files that one run takes at most, if the caller has no other wish.
+pub const CANDIDATES_PER_RUN: usize = 1_000_000;
+
+/// A wish to find, or to find and remove, orphan files.
+#[derive(Clone, Copy)]
+pub struct OrphanRequest<'a> {
+    /// The table's policy.
+    pub policy: &'a TablePolicy,
+    /// How often the table's writer commits.
+    pub commit_interval: Duration,
+    /// A run of this project is over this long after its start, on whatever machine it ran.
+    pub run_timeout: Duration,
+    /// Now, milliseconds since the epoch.
+    pub now_ms: i64,
+    /// Whether a run is active in this process.
+    pub is_active: &'a (dyn Fn(RunId) -> bool + Sync),
+    /// Directories of every other table within sight, each with the table's name: its location, and its external data
+    /// and metadata directories ([`crate::table::references::own_directories`]).
+    pub neighbours: &'a [(String, String)],
+    /// Unreferenced files kept in memory at most, [`CANDIDATES_PER_RUN`] by default.
+    pub candidates_max: usize,
+}
+
+impl OrphanRequest<'_> {
+    fn rules(&self) -> OrphanRules {
+        let millis = |d: Duration| i64::try_from(d.as_millis()).unwrap_or(i64::MAX);
+        let policy = &self.policy.remove_orphan_files;
+        OrphanRules {
+            now_ms: self.now_ms,
+            older_than_ms: millis(policy.older_than.resolve(self.commit_interval)),
+            unproven_min_age_ms: millis(policy.unproven_min_age.resolve(self.commit_interval)),
+            run_timeout_ms: millis(self.run_timeout),
+        }
+    }
+}
+
+/// Finds orphan files and says what would become of them, and why. Deletes nothing.
+pub async fn find_orphan_files(table: &TableHandle, request: &OrphanRequest<'_>) -> OrphanReport {
+    match find(table, request).await {
+        Ok(found) => found.report,
+        Err(error) => OrphanReport { error: Some(error.context("find orphan files")), ..OrphanReport::default() },
+    }
+}
+
+/// Finds orphan files and deletes those that may go. Errors and refusals are in the report.
+pub async fn remove_orphan_files(table: &TableHandle, request: &OrphanRequest<'_>) -> OrphanReport {
+    let Found { mut report, doomed, known } = match find(table, request).await {
+        Ok(found) => found,
+        Err(error) => {
+            let error = Some(error.context("find orphan files (nothing was deleted)"));
+            return OrphanReport { error, ..OrphanReport::default() };
+        }
+    };
+    if let Some((table, reachable)) = known {
+        delete(Deleter::new(table, reachable, Proof::Orphan), doomed, &mut report).await;
+    }
+    report
+}
+
+/// What was found.
+#[derive(Default)]
+struct Found {
+    report: OrphanReport,
+    /// What may go, what lists other files last.
+    doomed: Vec<Doomed>,
+    /// The table as last loaded and what it reaches; `None` if the run was refused.
+    known: Option<(TableHandle, Reachable)>,
+}
+
+impl Found {
+    fn refused(refused: Refused) -> Self {
+        Self { report: OrphanReport { refused: Some(refused), ..OrphanReport::default() }, ..Self::default() }
+    }
+}
+
+fn refusal(table: &TableHandle, request: &OrphanRequest<'_>) -> Option<Refused> {
+    let refused = |reason, detail| Some(Refused { reason, detail });
+    if !request.policy.remove_orphan_files.enabled {
+        return refused("disabled", "remove-orphan-files is disabled by policy".into());
+    }
+    if !gc_enabled(&table.loaded) {
+        return refused(
+            "gc_disabled",
+            "the table's property gc.enabled forbids it: its files may belong to others".into(),
+        );
+    }
+    let skew_ms = clock_skew_ms(&table.loaded, request.now_ms)?;
+    refused(
+        "clock_skew",
+        format!("the table's metadata is {} s ahead of this clock: set the clocks right", skew_ms / 1000),
+    )
+}
+
+async fn find(table: &TableHandle, request: &OrphanRequest<'_>) -> Result<Found> {
+    let table = table.refresh().await?;
+    if let Some(refused) = refusal(&table, request) {
+        return Ok(Found::refused(refused));
+    }
+    let reachable = Reachable::new(&table.loaded, true)?;
+    let left_out = match compare_with_neighbours(reachable.scope(), &table.name(), request.neighbours) {
+        Ok(left_out) => left_out,
+        Err(refused) => return Ok(Found::refused(refused)),
+    };
+    let reachable = reachable.with_table(&table.store, &table.loaded).await?;
+    let names = NamesInUse::of(&table.loaded)?;
+    let rules = request.rules();
+    let comparison = Comparison {
+        reachable: &reachable,
+        names: &names,
+        rules: &rules,
+        is_active: request.is_active,
+        candidates_max: request.candidates_max,
+    };
+    let mut listing = match comparison.list(&table.store, &left_out).await? {
+        Ok(listing) => listing,
+        Err(refused) => return Ok(Found::refused(refused)),
+    };
+    if let Some(refused) = check_metadata_files(&table.store, &table.loaded, &listing.metadata_files).await? {
+        return Ok(Found::refused(refused));
+    }
+    leave_for_later(&mut listing);
+    // Checkpoint manifests first, the metadata after them: what moves from the one to the other is seen in between.
+    let (checkpointed, checkpoints_known) = read_checkpoints(&table, &listing).await?;
+    let (table, reachable) = grow(&table, reachable).await?;
+    let candidates = drop_referenced(&mut listing, &reachable, &checkpointed)?;
+    let names = NamesInUse::of(&table.loaded)?;
+    let mut progress = reachable.progress();
+    let once = OnceReferenced::search(&table, &reachable, &listing.lists, &mut progress).await?;
+    let evidence = Evidence {
+        names: &names,
+        progress: &progress,
+        once_referenced: &|path| Ok(reachable.has_left(path)? || once.contains(path)?),
+        is_active: request.is_active,
+        in_location: &|path| Ok(reachable.scope().directory(&CanonicalPath::parse(path)?) == Some(0)),
+        checkpoints_known,
+    };
+    let mut found = Found::default();
+    for file in candidates {
+        judge_candidate(file, &rules, &evidence, &mut listing, &mut found)?;
+    }
+    found.doomed.sort_by(|a, b| (a.kind, &a.path).cmp(&(b.kind, &b.path)));
+    finish(&mut found, listing);
+    found.known = Some((table, reachable));
+    Ok(found)
+}
+
+/// With more unreferenced metadata files than could be looked into, some may belong to another table. Those that were
+/// looked into are this table's for sure, so they go first, and nothing else does in this run.
+fn leave_for_later(listing: &mut Listing) {
+    if !listing.metadata_backlog {
+        return;
+    }
+    let checked: std::collections::HashSet<&str> = listing.metadata_files.iter().map(|f| f.path.as_str()).collect();
+    let (now, later): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut listing.candidates).into_iter().partition(|f| checked.contains(f.path.as_str()));
+    listing.candidates = now;
+    for file in later {
+        listing.kept.entry(Kept::RunLimit).or_default().add(file.size);
+    }
+}
+
+/// Files that manifests of Flink checkpoints refer to: written, and to be committed when the job comes back.
+/// `false` if some manifest could not be read.
+async fn read_checkpoints(table: &TableHandle, listing: &Listing) -> Result<(PathSet, bool)> {
+    let (mut files, mut all_known) = (PathSet::default(), !listing.checkpoints_overflow);
+    let mut read = stream::iter(listing.checkpoints.clone())
+        .map(|f| entries_of(table.store.clone(), uncommitted_manifest(f)))
+        .buffer_unordered(READS);
+    while let Some(result) = read.next().await {
+        match result {
+            Ok((_, entries)) => {
+                for entry in entries {
+                    // Whatever the entry's status: a checkpoint may yet use it.
+                    files.insert(&entry.file_path)?;
+                }
+            }
+            // Its job has committed it or given it up since the listing.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => {
+                tracing::debug!(%error, "manifest of a checkpoint cannot be read");
+                all_known = false;
+            }
+        }
+    }
+    Ok((files, all_known))
+}
+
+/// A manifest of which nothing is known but its path and size.
+fn uncommitted_manifest(file: ListedFile) -> ManifestFile {
+    ManifestFile {
+        manifest_path: file.path,
+        manifest_length: i64::try_from(file.size).unwrap_or(i64::MAX),
+        partition_spec_id: 0,
+        content: ManifestContentType::Data,
+        sequence_number: 0,
+        min_sequence_number: 0,
+        added_snapshot_id: 0,
+        added_files_count: None,
+        existing_files_count: None,
+        deleted_files_count: None,
+        added_rows_count: None,
+        existing_rows_count: None,
+        deleted_rows_count: None,
+        partitions: None,
+        key_metadata: None,
+        first_row_id: None,
+    }
+}
+
+/// The candidates that still nothing refers to.
+fn drop_referenced(listing: &mut Listing, reachable: &Reachable, checkpointed: &PathSet) -> Result<Vec<ListedFile>> {
+    let mut candidates = Vec::with_capacity(listing.candidates.len());
+    for file in std::mem::take(&mut listing.candidates) {
+        if reachable.contains(&file.path)? {
+            listing.kept.entry(Kept::ReferencedMeanwhile).or_default().add(file.size);
+        } else if checkpointed.contains(&file.path)? {
+            listing.kept.entry(Kept::FlinkCheckpoint).or_default().add(file.size);
+        } else {
+            candidates.push(file);
+        }
+    }
+    Ok(candidates)
+}
+
+fn judge_candidate(
+    file: ListedFile,
+    rules: &OrphanRules,
+    evidence: &Evidence<'_>,
+    listing: &mut Listing,
+    found: &mut Found,
+) -> Result<()> {
+    match judge(&file, rules, evidence)? {
+        Verdict::Keep(kept) => listing.kept.entry(kept).or_default().add(file.size),
+        Verdict::Remove(garbage) => {
+            tracing::debug!(path = %file.path, ?garbage, "orphan file found");
+            found.report.removable.entry(garbage).or_default().add(file.size);
+            found.report.orphans.add(file.size);
+            let kind = FileKind::of_listed(&file.path);
+            found.doomed.push(Doomed { path: file.path, kind, bytes: file.size });
+        }
+    }
+    Ok(())
+}
+
+fn finish(found: &mut Found, listing: Listing) {
+    let report = &mut found.report;
+    report.listed = listing.listed;
+    report.referenced = listing.referenced;
+    for (kept, tally) in &listing.kept {
+        if !kept.is_protection() {
+            report.orphans.files += tally.files;
+            report.orphans.bytes = report.orphans.bytes.saturating_add(tally.bytes);
+        }
+    }
+    report.kept = listing.kept;
+}
+
+/// Deletes stage by stage; a stage that is not complete keeps the files that prove it.
+async fn delete(mut deleter: Deleter, doomed: Vec<Doomed>, report: &mut OrphanReport) {
+    let (proofs, content): (Vec<_>, Vec<_>) = doomed.into_iter().partition(|f| f.kind.is_proof());
+    let mut sum = deleter.delete(&content).await;
+    for kind in [FileKind::Manifest, FileKind::ManifestList, FileKind::MetadataFile] {
+        let stage: Vec<Doomed> = proofs.iter().filter(|f| f.kind == kind).cloned().collect();
+        if sum.is_complete() {
+            sum.absorb(deleter.delete(&stage).await);
+        } else {
+            for file in &stage {
+                report.kept.entry(Kept::ContentNotDeleted).or_default().add(file.bytes);
+            }
+        }
+    }
+    if sum.referenced.files > 0 {
+        let meanwhile = report.kept.entry(Kept::ReferencedMeanwhile).or_default();
+        meanwhile.files += sum.referenced.files;
+        meanwhile.bytes = meanwhile.bytes.saturating_add(sum.referenced.bytes);
+    }
+    report.deleted = sum.deleted;
+    report.failed = sum.failed;
+    report.failures = sum.failures;
+    report.error = sum.stopped;
+}

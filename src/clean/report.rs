@@ -1,0 +1,160 @@
+//! What the clean-up actions did, in numbers and reasons.
+
+use std::collections::BTreeMap;
+
+use serde::{Serialize, Serializer};
+
+use crate::error::Error;
+use crate::plan::file_names::{ManifestListName, file_name, is_metadata_file};
+use crate::plan::remove_orphan_files::{Garbage, Kept};
+
+/// Failures told in full at most; the rest is only counted.
+const FAILURES_TOLD: usize = 20;
+
+/// So many files of so many bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// Files.
+    pub files: u64,
+    /// Their bytes, where known.
+    pub bytes: u64,
+}
+
+impl Tally {
+    /// Counts one file more.
+    pub fn add(&mut self, bytes: u64) {
+        self.files += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+}
+
+/// Kinds of files, in the order in which they are deleted: what lists others goes after what it lists, since it is the
+/// proof about them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileKind {
+    /// A data file.
+    DataFile,
+    /// Position deletes or deletion vectors.
+    PositionDeleteFile,
+    /// Equality deletes.
+    EqualityDeleteFile,
+    /// Found by listing and neither of the kinds below.
+    Other,
+    /// Table or partition statistics.
+    StatisticsFile,
+    /// A manifest.
+    Manifest,
+    /// A manifest list.
+    ManifestList,
+    /// Table metadata.
+    MetadataFile,
+}
+
+impl FileKind {
+    /// What a listed file is, by its name.
+    pub(super) fn of_listed(path: &str) -> Self {
+        let name = file_name(path);
+        if is_metadata_file(name) {
+            Self::MetadataFile
+        } else if ManifestListName::parse(name).is_some() || (name.starts_with("snap-") && name.ends_with(".avro")) {
+            Self::ManifestList
+        } else if name.ends_with(".avro") {
+            Self::Manifest
+        } else {
+            Self::Other
+        }
+    }
+
+    /// Whether it lists other files.
+    pub(super) fn is_proof(self) -> bool {
+        matches!(self, Self::Manifest | Self::ManifestList | Self::MetadataFile)
+    }
+}
+
+/// What happened to an expiry.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExpireOutcome {
+    /// There was nothing to expire; nothing was sent.
+    #[default]
+    Nothing,
+    /// The snapshots are gone from the metadata.
+    Committed,
+    /// They are not; nothing changed.
+    NotCommitted,
+    /// It could not be found out; nothing was deleted.
+    Unknown,
+}
+
+fn error_text<S: Serializer>(error: &Option<Error>, serializer: S) -> Result<S::Ok, S::Error> {
+    error.as_ref().map(ToString::to_string).serialize(serializer)
+}
+
+/// An expiry.
+#[derive(Debug, Default, Serialize)]
+pub struct ExpireReport {
+    /// What happened to the commit.
+    pub outcome: ExpireOutcome,
+    /// Snapshots that left the metadata.
+    pub expired_snapshots: usize,
+    /// Branches and tags that left the metadata.
+    pub removed_refs: Vec<String>,
+    /// Files deleted, by kind.
+    pub deleted: BTreeMap<FileKind, Tally>,
+    /// Files that could not be deleted and may still be there, by kind.
+    pub failed: BTreeMap<FileKind, Tally>,
+    /// What failed, for the first few.
+    pub failures: Vec<String>,
+    /// Files that no retained snapshot needs and that stay all the same, by reason.
+    pub kept: BTreeMap<&'static str, Tally>,
+    /// Conflicts met before the commit went through.
+    pub conflicts: u32,
+    /// Answers lost on the way.
+    pub unknown_outcomes: u32,
+    /// What stopped the action, if something did.
+    #[serde(serialize_with = "error_text")]
+    pub error: Option<Error>,
+}
+
+/// Why an orphan run did not start, or stopped before it deleted anything.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Refused {
+    /// Stable name: `disabled`, `gc_disabled`, `clock_skew`, `shared_location`, `prefix_mismatch`, `listing_mismatch`.
+    pub reason: &'static str,
+    /// For a person: what was found, and the cure.
+    pub detail: String,
+}
+
+/// A search for orphan files, and their removal if that was asked for.
+#[derive(Debug, Default, Serialize)]
+pub struct OrphanReport {
+    /// Why nothing was done.
+    pub refused: Option<Refused>,
+    /// Files listed in the table's directories.
+    pub listed: Tally,
+    /// Of these, referenced by retained metadata.
+    pub referenced: Tally,
+    /// Of these, referenced by nothing and not protected, whatever their age.
+    pub orphans: Tally,
+    /// Unreferenced files that may go, by proof (found, not yet deleted).
+    pub removable: BTreeMap<Garbage, Tally>,
+    /// Unreferenced files that stay, by reason.
+    pub kept: BTreeMap<Kept, Tally>,
+    /// Files deleted, by kind.
+    pub deleted: BTreeMap<FileKind, Tally>,
+    /// Files that could not be deleted, by kind.
+    pub failed: BTreeMap<FileKind, Tally>,
+    /// What failed, for the first few.
+    pub failures: Vec<String>,
+    /// What stopped the action, if something did.
+    #[serde(serialize_with = "error_text")]
+    pub error: Option<Error>,
+}
+
+/// Notes a failed deletion.
+pub(super) fn note_failure(failures: &mut Vec<String>, path: &str, error: &Error) {
+    if failures.len() < FAILURES_TOLD {
+        failures.push(format!("delete {path}: {error}"));
+    }
+}

@@ -1,0 +1,281 @@
+//! Which snapshots and refs shall leave the metadata, by the rules of the reference implementation, and more cautious
+//! where those lose something. Pure.
+//!
+//! Whose word counts: a ref's own `max-snapshot-age-ms`, `min-snapshots-to-keep` and `max-ref-age-ms` first; then the
+//! policy's `older-than` and `retain-last`, which stand where a caller of the reference's procedure gives arguments, so
+//! the table's `history.expire.max-snapshot-age-ms` and `history.expire.min-snapshots-to-keep` do not count; the table's
+//! `history.expire.max-ref-age-ms` counts, since the policy has no such key.
+//!
+//! Kept beyond those rules: what running work needs, and what restarting writers need ([`super::writer_state`]).
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::time::Duration;
+
+use iceberg::spec::{MAIN_BRANCH, SnapshotRef, SnapshotReference, SnapshotRetention, TableMetadata};
+
+use super::writer_state::{Writer, newest_states, writers};
+use super::{ExpirePlan, Skipped};
+use crate::catalog::LoadedTable;
+use crate::error::{Error, Result};
+use crate::policy::TablePolicy;
+use crate::table::references::{clock_skew_ms, gc_enabled};
+
+/// Snapshots that one run expires at most, so that a commit request stays small. The oldest go first.
+pub const SNAPSHOTS_PER_RUN: usize = 10_000;
+
+/// Plans expiry as of `now_ms`. `pinned` are snapshots that running work needs: they and all their descendants stay.
+///
+/// A table whose clock is ahead of `now_ms` by more than ten minutes, and one with `gc.enabled=false`, gets an empty
+/// plan that says so. Errors: a `main` without its snapshot, a malformed `history.expire.max-ref-age-ms`.
+pub fn plan_expire_snapshots(
+    loaded: &LoadedTable,
+    policy: &TablePolicy,
+    commit_interval: Duration,
+    now_ms: i64,
+    pinned: &[i64],
+) -> Result<ExpirePlan> {
+    let refs = all_refs(loaded);
+    let mut plan = ExpirePlan {
+        refs_seen: refs.iter().map(|(name, r)| (name.clone(), r.snapshot_id)).collect(),
+        ..ExpirePlan::default()
+    };
+    if let Some(refusal) = refusal(loaded, policy, now_ms) {
+        plan.skipped.push(refusal);
+        return Ok(plan);
+    }
+    let age_ms = millis(policy.expire_snapshots.older_than.resolve(commit_interval));
+    let defaults = Defaults {
+        now_ms,
+        cutoff_ms: now_ms.saturating_sub(age_ms),
+        retain_last: policy.expire_snapshots.retain_last.max(1),
+        max_ref_age_ms: max_ref_age_ms(loaded)?,
+    };
+    let mut kept = Kept::new(&loaded.metadata);
+    for (name, reference) in &refs {
+        if ref_stays(&loaded.metadata, name, reference, &defaults)? {
+            kept.keep_by_ref(name, reference, &defaults);
+        } else {
+            plan.remove_refs.push(name.clone());
+        }
+    }
+    kept.keep_detached_writer_state();
+    kept.keep_pinned(pinned);
+    kept.keep_young_unreferenced(defaults.cutoff_ms);
+    plan.remove_snapshots = kept.others();
+    plan.skipped = kept.reasons();
+    limit(&mut plan);
+    Ok(plan)
+}
+
+/// All refs. Metadata that names a current snapshot without a `main` ref has one all the same.
+fn all_refs(loaded: &LoadedTable) -> BTreeMap<String, SnapshotReference> {
+    let mut refs = loaded.refs.clone();
+    if let Some(id) = loaded.metadata.current_snapshot_id() {
+        let main = || SnapshotReference::new(id, SnapshotRetention::branch(None, None, None));
+        refs.entry(MAIN_BRANCH.to_owned()).or_insert_with(main);
+    }
+    refs
+}
+
+fn refusal(loaded: &LoadedTable, policy: &TablePolicy, now_ms: i64) -> Option<Skipped> {
+    let skipped = |reason, detail| Some(Skipped { reason, detail, files: 0, bytes: 0 });
+    if !policy.expire_snapshots.enabled {
+        return skipped("disabled", "expire-snapshots is disabled by policy".into());
+    }
+    if !gc_enabled(loaded) {
+        return skipped(
+            "gc_disabled",
+            "the table's property gc.enabled forbids it: its files may belong to others".into(),
+        );
+    }
+    let skew_ms = clock_skew_ms(loaded, now_ms)?;
+    let detail = format!("the table's metadata is {} s ahead of this clock: set the clocks right", skew_ms / 1000);
+    skipped("clock_skew", detail)
+}
+
+struct Defaults {
+    now_ms: i64,
+    cutoff_ms: i64,
+    retain_last: usize,
+    max_ref_age_ms: i64,
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn max_ref_age_ms(loaded: &LoadedTable) -> Result<i64> {
+    let key = "history.expire.max-ref-age-ms";
+    let Some(value) = loaded.metadata.properties().get(key) else { return Ok(i64::MAX) };
+    let parsed: Option<i64> = value.trim().parse().ok().filter(|ms| *ms > 0);
+    parsed
+        .ok_or_else(|| Error::invalid(format!("table property {key} is {value:?}, not a positive number: correct it")))
+}
+
+fn ref_stays(metadata: &TableMetadata, name: &str, reference: &SnapshotReference, defaults: &Defaults) -> Result<bool> {
+    let id = reference.snapshot_id;
+    let Some(snapshot) = metadata.snapshot_by_id(id) else {
+        return if name == MAIN_BRANCH {
+            Err(Error::invalid(format!("branch main names snapshot {id}, which the metadata does not have")))
+        } else {
+            Ok(false)
+        };
+    };
+    let (SnapshotRetention::Branch { max_ref_age_ms, .. } | SnapshotRetention::Tag { max_ref_age_ms }) =
+        reference.retention;
+    let age_ms = defaults.now_ms.saturating_sub(snapshot.timestamp_ms());
+    Ok(name == MAIN_BRANCH || age_ms <= max_ref_age_ms.unwrap_or(defaults.max_ref_age_ms))
+}
+
+/// A snapshot and its ancestors, newest first, as far as the metadata has them. Ends at a loop.
+fn history(metadata: &TableMetadata, head: i64) -> Vec<&SnapshotRef> {
+    let mut seen = HashSet::new();
+    let mut next = Some(head);
+    std::iter::from_fn(|| {
+        let snapshot = metadata.snapshot_by_id(next?).filter(|s| seen.insert(s.snapshot_id()))?;
+        next = snapshot.parent_snapshot_id();
+        Some(snapshot)
+    })
+    .collect()
+}
+
+/// What stays, each snapshot for the first reason found.
+struct Kept<'a> {
+    metadata: &'a TableMetadata,
+    snapshots: BTreeSet<i64>,
+    /// Ancestors of branch heads, and tagged snapshots: these never count as unreferenced.
+    referenced: HashSet<i64>,
+    on_branches: HashSet<i64>,
+    /// Writers whose newest state lies in the history of a branch.
+    writers: BTreeSet<Writer>,
+    reasons: BTreeMap<(&'static str, String), usize>,
+}
+
+impl<'a> Kept<'a> {
+    fn new(metadata: &'a TableMetadata) -> Self {
+        Self {
+            metadata,
+            snapshots: BTreeSet::new(),
+            referenced: HashSet::new(),
+            on_branches: HashSet::new(),
+            writers: BTreeSet::new(),
+            reasons: BTreeMap::new(),
+        }
+    }
+
+    fn keep(&mut self, id: i64, reason: &'static str, why: &str) {
+        if self.snapshots.insert(id) {
+            *self.reasons.entry((reason, why.to_owned())).or_default() += 1;
+        }
+    }
+
+    fn keep_by_ref(&mut self, name: &str, reference: &SnapshotReference, defaults: &Defaults) {
+        let id = reference.snapshot_id;
+        let SnapshotRetention::Branch { min_snapshots_to_keep, max_snapshot_age_ms, .. } = reference.retention else {
+            self.referenced.insert(id);
+            return self.keep(id, "tag", &format!("named by tag {name}"));
+        };
+        let own_minimum = min_snapshots_to_keep.map(|n| usize::try_from(n).unwrap_or(0).max(1));
+        let minimum = own_minimum.unwrap_or(defaults.retain_last);
+        let cutoff_ms = max_snapshot_age_ms.map_or(defaults.cutoff_ms, |age| defaults.now_ms.saturating_sub(age));
+        let history = history(self.metadata, id);
+        self.referenced.extend(history.iter().map(|s| s.snapshot_id()));
+        self.on_branches.extend(history.iter().map(|s| s.snapshot_id()));
+        let age = Duration::from_millis(u64::try_from(defaults.now_ms.saturating_sub(cutoff_ms)).unwrap_or(0));
+        let why = format!("among the last {minimum} of branch {name}, or not older than {age:?} in an unbroken row");
+        let stay = history.iter().enumerate().take_while(|(n, s)| *n < minimum || s.timestamp_ms() >= cutoff_ms);
+        for (_, snapshot) in stay {
+            self.keep(snapshot.snapshot_id(), "branch", &why);
+        }
+        self.keep_writer_state(name, &history, defaults.now_ms);
+    }
+
+    fn keep_writer_state(&mut self, branch: &str, history: &[&SnapshotRef], now_ms: i64) {
+        for state in newest_states(history, now_ms) {
+            let why = format!("newest of {} on branch {branch}, which the writer reads at a restart", state.writer);
+            self.keep(history[state.position].snapshot_id(), "writer_state", &why);
+            if state.keep_way {
+                let why =
+                    format!("on the way from the head of branch {branch} to the newest snapshot of a live writer");
+                for snapshot in &history[..state.position] {
+                    self.keep(snapshot.snapshot_id(), "writer_state_way", &why);
+                }
+            }
+            self.writers.insert(state.writer);
+        }
+    }
+
+    /// Once the way to a writer's newest snapshot has expired, no branch leads there any more; it stays even so. Which of
+    /// the snapshots on no branch were on one before cannot be told, so each row of them counts.
+    fn keep_detached_writer_state(&mut self) {
+        let metadata = self.metadata;
+        let detached = |id: i64| !self.on_branches.contains(&id);
+        let has_child: HashSet<i64> =
+            metadata.snapshots().filter(|s| detached(s.snapshot_id())).filter_map(|s| s.parent_snapshot_id()).collect();
+        let ends = metadata.snapshots().map(|s| s.snapshot_id()).filter(|id| detached(*id) && !has_child.contains(id));
+        let mut found = Vec::new();
+        for end in ends {
+            let mut seen = self.writers.clone();
+            for snapshot in history(metadata, end).into_iter().take_while(|s| detached(s.snapshot_id())) {
+                let new = writers(snapshot.summary()).into_iter().filter(|w| seen.insert(w.clone()));
+                found.extend(new.map(|w| (snapshot.snapshot_id(), w)));
+            }
+        }
+        for (id, writer) in found {
+            self.keep(id, "writer_state", &format!("newest of {writer}, which the writer reads at a restart"));
+        }
+    }
+
+    fn keep_pinned(&mut self, pinned: &[i64]) {
+        let mut children: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
+        for snapshot in self.metadata.snapshots() {
+            if let Some(parent) = snapshot.parent_snapshot_id() {
+                children.entry(parent).or_default().push(snapshot.snapshot_id());
+            }
+        }
+        let mut seen = HashSet::new();
+        let mut todo: Vec<i64> = pinned.to_vec();
+        while let Some(id) = todo.pop() {
+            if seen.insert(id) {
+                todo.extend(children.get(&id).into_iter().flatten());
+                if self.metadata.snapshot_by_id(id).is_some() {
+                    self.keep(id, "pinned", "needed by running work, or made after what it needs");
+                }
+            }
+        }
+    }
+
+    fn keep_young_unreferenced(&mut self, cutoff_ms: i64) {
+        for snapshot in self.metadata.snapshots() {
+            if !self.referenced.contains(&snapshot.snapshot_id()) && snapshot.timestamp_ms() >= cutoff_ms {
+                self.keep(snapshot.snapshot_id(), "unreferenced_young", "on no branch, but younger than older-than");
+            }
+        }
+    }
+
+    /// What does not stay, oldest first.
+    fn others(&self) -> Vec<i64> {
+        let gone = self.metadata.snapshots().filter(|s| !self.snapshots.contains(&s.snapshot_id()));
+        let mut gone: Vec<_> = gone.map(|s| (s.sequence_number(), s.timestamp_ms(), s.snapshot_id())).collect();
+        gone.sort_unstable();
+        gone.into_iter().map(|(_, _, id)| id).collect()
+    }
+
+    fn reasons(self) -> Vec<Skipped> {
+        let line = |((reason, why), n)| Skipped { reason, detail: format!("{n} kept: {why}"), files: 0, bytes: 0 };
+        self.reasons.into_iter().map(line).collect()
+    }
+}
+
+fn limit(plan: &mut ExpirePlan) {
+    if plan.remove_snapshots.len() > SNAPSHOTS_PER_RUN {
+        let rest = plan.remove_snapshots.len() - SNAPSHOTS_PER_RUN;
+        plan.remove_snapshots.truncate(SNAPSHOTS_PER_RUN);
+        let detail = format!("{rest} kept for the next run: one run expires {SNAPSHOTS_PER_RUN} at most");
+        plan.skipped.push(Skipped { reason: "run_limit", detail, files: 0, bytes: 0 });
+    }
+}
+
+#[cfg(test)]
+#[path = "expire_snapshots_tests.rs"]
+mod tests;

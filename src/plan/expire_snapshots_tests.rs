@@ -1,0 +1,433 @@
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::plan::writer_state::WAY_KEPT_MS;
+use crate::policy::{
+    CommitInterval, ExpireSnapshotsPolicy, RemoveOrphanFilesPolicy, RewriteDataFilesPolicy, Schedule, Span,
+};
+
+const NOW: i64 = 1_800_000_000_000;
+const MINUTE: i64 = 60_000;
+const DAY: i64 = 24 * 60 * MINUTE;
+const INTERVAL: Duration = Duration::from_secs(600);
+
+/// A snapshot: id, parent, age in milliseconds, operation, further summary entries.
+#[derive(Debug, Clone)]
+struct Snap(i64, Option<i64>, i64, &'static str, Vec<(&'static str, &'static str)>);
+
+fn append(id: i64, parent: Option<i64>, age_ms: i64) -> Snap {
+    Snap(id, parent, age_ms, "append", vec![])
+}
+
+fn replace(id: i64, parent: Option<i64>, age_ms: i64) -> Snap {
+    Snap(id, parent, age_ms, "replace", vec![])
+}
+
+fn flink(id: i64, parent: Option<i64>, age_ms: i64, job: &'static str) -> Snap {
+    Snap(id, parent, age_ms, "append", vec![("flink.job-id", job), ("flink.operator-id", "sink")])
+}
+
+fn table(snapshots: &[Snap], refs: &Value, properties: &Value) -> LoadedTable {
+    let main = refs.get("main").and_then(|r| r.get("snapshot-id")).cloned();
+    let snapshot = |(number, snap): (usize, &Snap)| {
+        let mut summary: HashMap<&str, &str> = snap.4.iter().copied().collect();
+        summary.insert("operation", snap.3);
+        let mut json = json!({
+            "snapshot-id": snap.0, "sequence-number": number + 1, "timestamp-ms": NOW - snap.2,
+            "manifest-list": format!("s3://b/db/t/metadata/snap-{}.avro", snap.0), "summary": summary, "schema-id": 0,
+        });
+        if let Some(parent) = snap.1 {
+            json["parent-snapshot-id"] = parent.into();
+        }
+        json
+    };
+    let last_updated = snapshots.iter().map(|s| NOW - s.2).max().unwrap_or(NOW);
+    let metadata = json!({
+        "format-version": 2, "table-uuid": "0b9a9e3c-5d0f-4e5c-9d5e-123456789012", "location": "s3://b/db/t",
+        "last-sequence-number": snapshots.len(), "last-updated-ms": last_updated, "last-column-id": 1,
+        "schemas": [{"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "id", "required": false, "type": "long"}]}],
+        "current-schema-id": 0, "partition-specs": [{"spec-id": 0, "fields": []}], "default-spec-id": 0,
+        "last-partition-id": 999, "sort-orders": [{"order-id": 0, "fields": []}], "default-sort-order-id": 0,
+        "properties": properties, "current-snapshot-id": main.unwrap_or_else(|| json!(-1)), "refs": refs,
+        "snapshots": snapshots.iter().enumerate().map(snapshot).collect::<Vec<_>>(),
+        "snapshot-log": [], "metadata-log": [],
+    });
+    LoadedTable::from_metadata_json("s3://b/db/t/metadata/00009-x.metadata.json".into(), &metadata)
+        .expect("valid metadata")
+}
+
+fn main_at(id: i64) -> Value {
+    json!({"main": {"snapshot-id": id, "type": "branch"}})
+}
+
+fn policy(older_than_ms: i64, retain_last: usize) -> TablePolicy {
+    let older_than = Span::Fixed(Duration::from_millis(u64::try_from(older_than_ms).expect("not negative")));
+    TablePolicy {
+        commit_interval: CommitInterval::Fixed(INTERVAL),
+        schedule: Schedule::Every(INTERVAL),
+        time_zone: "UTC".into(),
+        delay: Span::Intervals(3.0),
+        rewrite_data_files: RewriteDataFilesPolicy::default(),
+        expire_snapshots: ExpireSnapshotsPolicy { enabled: true, older_than, retain_last },
+        remove_orphan_files: RemoveOrphanFilesPolicy {
+            enabled: true,
+            older_than: Span::Intervals(2.0),
+            unproven_min_age: Span::Fixed(Duration::from_secs(86_400)),
+        },
+    }
+}
+
+fn plan(loaded: &LoadedTable, older_than_ms: i64, retain_last: usize) -> ExpirePlan {
+    plan_expire_snapshots(loaded, &policy(older_than_ms, retain_last), INTERVAL, NOW, &[]).expect("plannable")
+}
+
+fn line(length: i64, step_ms: i64) -> Vec<Snap> {
+    (1..=length).map(|i| append(i, (i > 1).then(|| i - 1), (length - i) * step_ms)).collect()
+}
+
+fn reasons(plan: &ExpirePlan) -> Vec<&'static str> {
+    plan.skipped.iter().map(|s| s.reason).collect()
+}
+
+#[test]
+fn age_and_number_both_keep_and_the_oldest_go_first() {
+    let loaded = table(&line(6, 10 * MINUTE), &main_at(6), &json!({}));
+    assert_eq!(
+        plan(&loaded, 20 * MINUTE, 1).remove_snapshots,
+        [1, 2, 3],
+        "20 minutes old is not older than 20 minutes"
+    );
+    assert_eq!(plan(&loaded, 0, 2).remove_snapshots, [1, 2, 3, 4]);
+    assert_eq!(plan(&loaded, 0, 0).remove_snapshots, [1, 2, 3, 4, 5], "the head stays whatever the numbers");
+    let kept = plan(&loaded, 20 * MINUTE, 1);
+    assert_eq!(kept.skipped.len(), 1);
+    assert!(kept.skipped[0].detail.starts_with("3 kept: among the last 1 of branch main"), "{:?}", kept.skipped);
+    assert_eq!(kept.refs_seen, BTreeMap::from([("main".to_owned(), 6)]));
+}
+
+#[test]
+fn spans_in_commit_intervals_are_resolved() {
+    let loaded = table(&line(6, 10 * MINUTE), &main_at(6), &json!({}));
+    let mut policy = policy(0, 1);
+    policy.expire_snapshots.older_than = Span::Intervals(2.0);
+    let plan = plan_expire_snapshots(&loaded, &policy, INTERVAL, NOW, &[]).expect("plannable");
+    assert_eq!(plan.remove_snapshots, [1, 2, 3]);
+}
+
+#[test]
+fn the_walk_stops_at_the_first_that_is_too_old() {
+    let snapshots = [append(1, None, MINUTE), append(2, Some(1), 2 * DAY), append(3, Some(2), 0)];
+    let loaded = table(&snapshots, &main_at(3), &json!({}));
+    assert_eq!(plan(&loaded, DAY, 1).remove_snapshots, [1, 2], "1 is young by its clock, but lies behind 2");
+}
+
+#[test]
+fn a_rolled_back_snapshot_expires_by_its_own_age() {
+    let snapshots = [append(1, None, 3 * DAY), append(2, Some(1), 2 * DAY), append(3, Some(1), 0)];
+    let loaded = table(&snapshots, &main_at(3), &json!({}));
+    assert_eq!(plan(&loaded, DAY, 5).remove_snapshots, [2]);
+    let young = plan(&loaded, 2 * DAY, 5);
+    assert!(young.is_empty(), "a staged or rolled-back snapshot stays while it is young");
+    assert!(reasons(&young).contains(&"unreferenced_young"));
+}
+
+#[test]
+fn refs_rule_over_the_policy() {
+    let mut snapshots = line(10, DAY);
+    snapshots.push(append(20, Some(1), 400 * DAY));
+    let refs = json!({
+        "main": {"snapshot-id": 4, "type": "branch"},
+        "wap": {"snapshot-id": 10, "type": "branch", "min-snapshots-to-keep": 5},
+        "audit": {"snapshot-id": 20, "type": "tag"},
+    });
+    let loaded = table(&snapshots, &refs, &json!({}));
+    let result = plan(&loaded, MINUTE, 1);
+    assert_eq!(result.remove_snapshots, [1, 2, 3, 5], "main keeps 4, wap 6 to 10, the tag 20 but not its parent 1");
+    assert!(result.remove_refs.is_empty());
+    let refs = json!({
+        "main": {"snapshot-id": 10, "type": "branch", "max-snapshot-age-ms": 3 * DAY},
+        "audit": {"snapshot-id": 20, "type": "tag", "max-ref-age-ms": 300 * DAY},
+    });
+    let loaded = table(&snapshots, &refs, &json!({}));
+    let result = plan(&loaded, MINUTE, 1);
+    assert_eq!(result.remove_refs, ["audit"]);
+    assert_eq!(result.remove_snapshots, [1, 2, 3, 4, 5, 6, 20], "main's own age rules, and the old tag lets go");
+}
+
+#[test]
+fn a_table_of_pinned_snapshots_only_is_left_alone() {
+    let refs = json!({
+        "main": {"snapshot-id": 2, "type": "branch"}, "audit": {"snapshot-id": 1, "type": "tag"},
+    });
+    let result = plan(&table(&line(2, 400 * DAY), &refs, &json!({})), MINUTE, 1);
+    assert!(result.is_empty());
+    assert_eq!(reasons(&result), ["branch", "tag"]);
+}
+
+#[test]
+fn an_ancestor_is_kept_by_a_branch_and_not_by_a_tag() {
+    let branch = json!({"main": {"snapshot-id": 3, "type": "branch"},
+        "b": {"snapshot-id": 2, "type": "branch", "min-snapshots-to-keep": 2}});
+    assert_eq!(plan(&table(&line(3, DAY), &branch, &json!({})), MINUTE, 1).remove_snapshots, [] as [i64; 0]);
+    let tag = json!({"main": {"snapshot-id": 3, "type": "branch"}, "b": {"snapshot-id": 2, "type": "tag"}});
+    assert_eq!(plan(&table(&line(3, DAY), &tag, &json!({})), MINUTE, 1).remove_snapshots, [1]);
+}
+
+#[test]
+fn refs_age_by_the_table_property_and_main_never() {
+    let refs = json!({"main": {"snapshot-id": 2, "type": "branch", "max-ref-age-ms": 1},
+        "old": {"snapshot-id": 1, "type": "tag"}});
+    let properties = json!({"history.expire.max-ref-age-ms": (2 * DAY).to_string(),
+        "history.expire.min-snapshots-to-keep": "100", "history.expire.max-snapshot-age-ms": "1"});
+    let snapshots = [append(1, None, 3 * DAY), append(2, Some(1), 2 * DAY)];
+    let result = plan(&table(&snapshots, &refs, &properties), DAY, 1);
+    assert_eq!(
+        (result.remove_refs.as_slice(), result.remove_snapshots.as_slice()),
+        (&["old".to_owned()][..], &[1][..])
+    );
+    let malformed = table(&snapshots, &refs, &json!({"history.expire.max-ref-age-ms": "2d"}));
+    let error = plan_expire_snapshots(&malformed, &policy(DAY, 1), INTERVAL, NOW, &[]).expect_err("refused");
+    assert!(error.to_string().contains("history.expire.max-ref-age-ms"), "{error}");
+}
+
+#[test]
+fn refs_to_missing_snapshots_go_but_a_broken_main_is_an_error() {
+    let mut loaded = table(&line(2, DAY), &main_at(2), &json!({}));
+    let gone = SnapshotReference::new(99, SnapshotRetention::Tag { max_ref_age_ms: None });
+    loaded.refs.insert("gone".into(), gone);
+    assert_eq!(plan(&loaded, 10 * DAY, 1).remove_refs, ["gone"]);
+    loaded.refs.insert("main".into(), SnapshotReference::new(98, SnapshotRetention::branch(None, None, None)));
+    let error = plan_expire_snapshots(&loaded, &policy(DAY, 1), INTERVAL, NOW, &[]).expect_err("refused");
+    assert!(error.to_string().contains("98"), "{error}");
+}
+
+#[test]
+fn a_current_snapshot_without_a_main_ref_is_main() {
+    let mut loaded = table(&line(3, DAY), &main_at(3), &json!({}));
+    loaded.refs.clear();
+    let result = plan(&loaded, MINUTE, 2);
+    assert_eq!((result.remove_snapshots.as_slice(), result.refs_seen.get("main")), (&[1][..], Some(&3)));
+}
+
+#[test]
+fn a_loop_of_parents_ends() {
+    let snapshots = [append(1, Some(2), 3 * DAY), append(2, Some(1), 2 * DAY), append(3, Some(2), 0)];
+    let loaded = table(&snapshots, &main_at(3), &json!({}));
+    assert_eq!(plan(&loaded, MINUTE, 9).remove_snapshots, [] as [i64; 0]);
+    assert_eq!(plan(&loaded, MINUTE, 1).remove_snapshots, [1, 2]);
+}
+
+#[test]
+fn garbage_collection_switched_off_or_policy_disabled_plans_nothing() {
+    for value in ["false", "FALSE", "no", ""] {
+        let result = plan(&table(&line(6, DAY), &main_at(6), &json!({"gc.enabled": value})), 0, 1);
+        assert!(result.is_empty(), "gc.enabled={value}");
+        assert_eq!(reasons(&result), ["gc_disabled"]);
+    }
+    let on = table(&line(6, DAY), &main_at(6), &json!({"gc.enabled": "True"}));
+    assert_eq!(plan(&on, 0, 1).remove_snapshots.len(), 5);
+    let mut disabled = policy(0, 1);
+    disabled.expire_snapshots.enabled = false;
+    let result = plan_expire_snapshots(&on, &disabled, INTERVAL, NOW, &[]).expect("plannable");
+    assert_eq!((result.is_empty(), reasons(&result)), (true, vec!["disabled"]));
+}
+
+#[test]
+fn a_table_from_the_future_is_left_alone() {
+    let result = plan(&table(&line(6, -11 * MINUTE), &main_at(6), &json!({})), 0, 1);
+    assert_eq!((result.is_empty(), reasons(&result)), (true, vec!["clock_skew"]));
+    let slightly = [append(1, None, DAY), append(2, Some(1), -9 * MINUTE)];
+    assert_eq!(plan(&table(&slightly, &main_at(2), &json!({})), 0, 1).remove_snapshots, [1]);
+}
+
+#[test]
+fn running_work_keeps_its_snapshot_and_what_came_after() {
+    let mut snapshots = line(8, 10 * MINUTE);
+    snapshots.push(append(9, Some(6), DAY));
+    let loaded = table(&snapshots, &main_at(8), &json!({}));
+    let pinned = plan_expire_snapshots(&loaded, &policy(0, 1), INTERVAL, NOW, &[5, 77]).expect("plannable");
+    assert_eq!(pinned.remove_snapshots, [1, 2, 3, 4]);
+    assert_eq!(plan(&loaded, 0, 1).remove_snapshots, [1, 2, 3, 4, 5, 6, 7, 9], "the next run, nothing being pinned");
+}
+
+#[test]
+fn newest_state_of_writers_stays_with_the_way_to_it() {
+    let kafka = Snap(2, Some(1), 8 * DAY, "append", vec![("kafka.connect.offsets.topic.group", "{\"0\":7}")]);
+    let mut snapshots =
+        vec![flink(1, None, 9 * DAY, "j"), kafka, replace(3, Some(2), 2 * DAY), replace(4, Some(3), DAY)];
+    let loaded = table(&snapshots, &main_at(4), &json!({}));
+    let result = plan(&loaded, 0, 1);
+    assert_eq!(result.remove_snapshots, [] as [i64; 0], "a restarting sink walks 4, 3, 2, 1");
+    assert!(result.skipped.iter().any(|s| s.reason == "writer_state" && s.detail.contains("Flink job j")));
+    snapshots.push(flink(5, Some(4), MINUTE, "j"));
+    let newer = Snap(6, Some(5), MINUTE, "append", vec![("kafka.connect.offsets.topic.group", "{\"0\":9}")]);
+    snapshots.push(newer);
+    let result = plan(&table(&snapshots, &main_at(6), &json!({})), 0, 1);
+    assert_eq!(result.remove_snapshots, [1, 2, 3, 4], "both writers have newer ones");
+}
+
+#[test]
+fn the_way_to_a_writer_is_kept_for_a_week_and_its_state_for_ever() {
+    let with_first = |age_ms| [flink(1, None, age_ms, "j"), append(2, Some(1), DAY), append(3, Some(2), 0)];
+    let live = table(&with_first(WAY_KEPT_MS), &main_at(3), &json!({}));
+    assert_eq!(plan(&live, 0, 1).remove_snapshots, [] as [i64; 0]);
+    let gone = table(&with_first(WAY_KEPT_MS + 1), &main_at(3), &json!({}));
+    assert_eq!(plan(&gone, 0, 1).remove_snapshots, [2]);
+    let detached = [flink(1, None, 400 * DAY, "j"), append(3, Some(2), 0)];
+    let later = plan(&table(&detached, &main_at(3), &json!({})), 0, 1);
+    assert_eq!(later.remove_snapshots, [] as [i64; 0], "also when no branch leads there any more");
+}
+
+#[test]
+fn a_job_that_took_over_needs_no_way_to_its_predecessor() {
+    let snapshots = [
+        flink(1, None, 3 * DAY, "old"),
+        append(2, Some(1), 2 * DAY),
+        flink(3, Some(2), DAY, "new"),
+        append(4, Some(3), MINUTE),
+        append(5, Some(4), 0),
+    ];
+    let result = plan(&table(&snapshots, &main_at(5), &json!({})), 0, 1);
+    assert_eq!(result.remove_snapshots, [2], "1 is the newest of its job, 3 to 5 the way of the live one");
+}
+
+#[test]
+fn one_run_takes_a_bounded_number() {
+    let count = i64::try_from(SNAPSHOTS_PER_RUN).expect("small") + 5;
+    let result = plan(&table(&line(count, 1000), &main_at(count), &json!({})), 0, 1);
+    assert_eq!((result.remove_snapshots.len(), result.remove_snapshots[0]), (SNAPSHOTS_PER_RUN, 1));
+    assert!(reasons(&result).contains(&"run_limit"));
+}
+
+#[derive(Debug, Clone)]
+struct Case {
+    snapshots: Vec<Snap>,
+    refs: Value,
+    pinned: Vec<i64>,
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let writer = prop_oneof![
+        6 => Just(vec![]),
+        1 => Just(vec![("flink.job-id", "a"), ("flink.operator-id", "x")]),
+        1 => Just(vec![("flink.job-id", "b")]),
+        1 => Just(vec![("kafka.connect.offsets.t.g", "1")]),
+    ];
+    let snapshot = (0..100usize, 0..20i64, prop_oneof![Just("append"), Just("replace")], writer);
+    let retention =
+        (any::<bool>(), 0..100usize, prop::option::of(1..5i32), prop::option::of(1..20i64), prop::option::of(1..20i64));
+    let all = (
+        prop::collection::vec(snapshot, 1..14),
+        prop::collection::vec(retention, 0..4),
+        0..100usize,
+        prop::option::of(1..14i64),
+    );
+    all.prop_map(|(snapshots, refs, main, pinned)| {
+        let count = snapshots.len();
+        let snapshots: Vec<Snap> = snapshots
+            .into_iter()
+            .enumerate()
+            .map(|(i, (parent, age, operation, summary))| {
+                let parent = (i > 0 && parent % 8 > 0).then(|| (i - 1 - parent % i.min(2)) as i64 + 1);
+                Snap(i as i64 + 1, parent, age * DAY, operation, summary)
+            })
+            .collect();
+        let mut json = json!({"main": {"snapshot-id": main % count + 1, "type": "branch"}});
+        for (n, (is_tag, at, keep, age, ref_age)) in refs.into_iter().enumerate() {
+            let mut reference = json!({"snapshot-id": at % count + 1, "type": if is_tag { "tag" } else { "branch" }});
+            if let (Some(keep), false) = (keep, is_tag) {
+                reference["min-snapshots-to-keep"] = keep.into();
+            }
+            if let (Some(age), false) = (age, is_tag) {
+                reference["max-snapshot-age-ms"] = (age * DAY).into();
+            }
+            if let Some(age) = ref_age {
+                reference["max-ref-age-ms"] = (age * DAY).into();
+            }
+            json[format!("r{n}")] = reference;
+        }
+        Case { snapshots, refs: json, pinned: pinned.into_iter().collect() }
+    })
+}
+
+fn run(case: &Case, older_than_days: i64, retain_last: usize) -> ExpirePlan {
+    let loaded = table(&case.snapshots, &case.refs, &json!({}));
+    plan_expire_snapshots(&loaded, &policy(older_than_days * DAY, retain_last), INTERVAL, NOW, &case.pinned)
+        .expect("plannable")
+}
+
+/// The table after a plan was carried out.
+fn after(mut case: Case, plan: &ExpirePlan) -> Case {
+    case.snapshots.retain(|s| !plan.remove_snapshots.contains(&s.0));
+    if let Some(refs) = case.refs.as_object_mut() {
+        refs.retain(|name, _| !plan.remove_refs.contains(name));
+    }
+    case
+}
+
+proptest! {
+    #[test]
+    fn what_a_retained_ref_or_running_work_names_stays(case in case(), age in 0..20i64, last in 1..4usize) {
+        let plan = run(&case, age, last);
+        for (name, id) in &plan.refs_seen {
+            prop_assert!(plan.remove_refs.contains(name) || !plan.remove_snapshots.contains(id), "{name} at {id}");
+        }
+        prop_assert!(!plan.remove_refs.contains(&"main".to_owned()));
+        prop_assert!(case.pinned.iter().all(|id| !plan.remove_snapshots.contains(id)));
+        let mut unique = plan.remove_snapshots.clone();
+        unique.sort_unstable();
+        unique.dedup();
+        prop_assert_eq!(unique.len(), plan.remove_snapshots.len());
+    }
+
+    #[test]
+    fn longer_retention_never_expires_more(case in case(), age in 0..20i64, more in 0..5i64, last in 1..4usize, extra in 0..3usize) {
+        let short = run(&case, age, last);
+        let long = run(&case, age + more, last + extra);
+        prop_assert!(long.remove_snapshots.iter().all(|id| short.remove_snapshots.contains(id)));
+        prop_assert_eq!(long.remove_refs, short.remove_refs);
+    }
+
+    #[test]
+    fn planning_again_finds_nothing_more(case in case(), age in 0..20i64, last in 1..4usize) {
+        let mut case = case;
+        case.snapshots.iter_mut().for_each(|s| s.4.clear());
+        let plan = run(&case, age, last);
+        let again = run(&after(case, &plan), age, last);
+        prop_assert!(again.is_empty(), "first {plan:?}, then {again:?}");
+    }
+
+    #[test]
+    fn no_writer_ever_loses_its_last_state(case in case(), last in 1..4usize) {
+        let writers_of = |case: &Case| -> BTreeSet<&'static str> {
+            case.snapshots.iter().flat_map(|s| s.4.first()).map(|(key, value)| if *key == "flink.job-id" { *value } else { *key }).collect()
+        };
+        let before = writers_of(&case);
+        let mut case = case;
+        for _ in 0..5 {
+            let plan = run(&case, 0, last);
+            case = after(case, &plan);
+        }
+        prop_assert_eq!(writers_of(&case), before);
+    }
+
+    #[test]
+    fn every_kept_snapshot_has_a_reason(case in case(), age in 0..20i64, last in 1..4usize) {
+        let plan = run(&case, age, last);
+        let counted: usize = plan.skipped.iter().filter_map(|s| s.detail.split(' ').next()?.parse::<usize>().ok()).sum();
+        prop_assert_eq!(counted + plan.remove_snapshots.len(), case.snapshots.len());
+    }
+}
+
+#[test]
+fn plans_do_not_depend_on_the_order_of_snapshots_in_the_metadata() {
+    let mut snapshots = line(6, DAY);
+    let first = plan(&table(&snapshots, &main_at(6), &json!({})), 2 * DAY, 1).remove_snapshots;
+    snapshots.reverse();
+    let mut second = plan(&table(&snapshots, &main_at(6), &json!({})), 2 * DAY, 1).remove_snapshots;
+    second.sort_unstable();
+    assert_eq!(first, second);
+}

@@ -1,0 +1,239 @@
+//! What becomes of a file that no retained metadata refers to. Pure.
+//!
+//! Two ages count. [`OrphanRules::older_than_ms`] is short, a few commit intervals, and holds only for what is provably
+//! garbage: left by a run of this project that is over, once referenced by a committed snapshot that has expired since,
+//! or left by a writer that has committed past it. Anything else may be the uncommitted work of a slow writer and must
+//! reach [`OrphanRules::unproven_min_age_ms`]. Some files go at no age.
+//!
+//! No name is hidden: files and directories beginning with `_` or `.` are judged like any other, on both sides of the
+//! comparison. The one exception is `.<name>.crc`, a checksum that Hadoop's local file system puts beside `<name>`: it
+//! shares the fate of the file it belongs to.
+
+use std::collections::BTreeSet;
+
+use super::file_names::{self, WriterProgress, checksum_subject, file_name};
+use crate::catalog::LoadedTable;
+use crate::error::Result;
+use crate::run_id::RunId;
+use crate::storage::ListedFile;
+use crate::table::references::{flink_job_ids, metadata_files};
+
+/// Ages and the time they count from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OrphanRules {
+    /// Now, milliseconds since the epoch.
+    pub now_ms: i64,
+    /// Age at which provable garbage goes, milliseconds.
+    pub older_than_ms: i64,
+    /// Age at which other unreferenced files go, milliseconds.
+    pub unproven_min_age_ms: i64,
+    /// A run of ours is over this long after its start, wherever it ran, milliseconds.
+    pub run_timeout_ms: i64,
+}
+
+impl OrphanRules {
+    /// Whether a file is old enough to go by some rule. Younger ones need no further look.
+    pub fn may_go(&self, last_modified_ms: i64) -> bool {
+        self.older(last_modified_ms, self.older_than_ms.min(self.unproven_min_age_ms))
+    }
+
+    fn older(&self, last_modified_ms: i64, age_ms: i64) -> bool {
+        last_modified_ms < self.now_ms.saturating_sub(age_ms.max(0))
+    }
+}
+
+/// Why an unreferenced file may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Garbage {
+    /// Written by a run of this project that is over.
+    RunOver,
+    /// A committed snapshot referred to it that has expired since.
+    OnceReferenced,
+    /// Its writer, or the commit that made it, has committed something later.
+    WriterCommittedPast,
+    /// A metadata file older than every file in the metadata log.
+    FellOutOfMetadataLog,
+    /// Without proof, but older than the longest writer is expected to take.
+    Unproven,
+}
+
+/// Why an unreferenced file stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kept {
+    /// Provable garbage that has not reached `older-than`.
+    TooYoung,
+    /// Not provably garbage, and younger than `unproven-min-age`.
+    Unproven,
+    /// The store told no last modification, zero, or a time to come.
+    UnknownAge,
+    /// Made by a run of this project that is, or may still be, active.
+    ActiveRun,
+    /// A manifest that only a Flink checkpoint may know of: it carries the id of a job that commits to this table.
+    FlinkCheckpoint,
+    /// The hint that tells Hadoop tables their version.
+    VersionHint,
+    /// A metadata file at or after the current version: a commit may be under way.
+    NewerMetadata,
+    /// A metadata file without a version in its name.
+    MetadataVersionUnknown,
+    /// Lies in an external data or metadata directory, which other tables may share, and is not provably this table's.
+    ExternalDirectory,
+    /// Not below a directory of the table.
+    OutsideTable,
+    /// Not a file but the marker of a directory.
+    DirectoryMarker,
+    /// A manifest of a Flink checkpoint could not be read, so what it refers to is not known.
+    FlinkCheckpointUnreadable,
+    /// Content files that it lists could not be deleted, and it is the proof about them.
+    ContentNotDeleted,
+    /// One run takes a bounded number of files; the next goes on.
+    RunLimit,
+    /// Became referenced after the listing.
+    ReferencedMeanwhile,
+}
+
+impl Kept {
+    /// Whether the file is in use or may be, as opposed to waiting for its age.
+    pub fn is_protection(self) -> bool {
+        match self {
+            Self::ActiveRun
+            | Self::FlinkCheckpoint
+            | Self::VersionHint
+            | Self::NewerMetadata
+            | Self::DirectoryMarker
+            | Self::OutsideTable
+            | Self::ReferencedMeanwhile => true,
+            Self::TooYoung
+            | Self::Unproven
+            | Self::UnknownAge
+            | Self::MetadataVersionUnknown
+            | Self::ExternalDirectory
+            | Self::FlinkCheckpointUnreadable
+            | Self::ContentNotDeleted
+            | Self::RunLimit => false,
+        }
+    }
+}
+
+/// What becomes of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It may be deleted.
+    Remove(Garbage),
+    /// It stays.
+    Keep(Kept),
+}
+
+/// What the table's metadata says about names, whatever the files' age.
+#[derive(Debug, Clone, Default)]
+pub struct NamesInUse {
+    flink_jobs: BTreeSet<String>,
+    current_version: Option<(bool, u64)>,
+    oldest_version: Option<u64>,
+}
+
+impl NamesInUse {
+    /// Reads them from the metadata.
+    pub fn of(loaded: &LoadedTable) -> Result<Self> {
+        let files = metadata_files(loaded)?;
+        let versions: Vec<_> = files.into_iter().map(|f| file_names::metadata_version(file_name(f))).collect();
+        let current_version = versions.first().copied().flatten();
+        let same_kind = |v: &(bool, u64)| Some(v.0) == current_version.map(|c| c.0);
+        let oldest_version = versions.into_iter().flatten().filter(same_kind).map(|(_, n)| n).min();
+        Ok(Self { flink_jobs: flink_job_ids(loaded), current_version, oldest_version })
+    }
+
+    /// Whether the file's name begins with the id of a Flink job that has committed to this table.
+    pub fn is_flink_checkpoint(&self, path: &str) -> bool {
+        self.flink_jobs.iter().any(|job| file_name(path).starts_with(job.as_str()))
+    }
+
+    /// Whether a metadata file is below every version in the log; otherwise why it must stay, if it must.
+    fn metadata_file(&self, name: &str) -> Result<bool, Kept> {
+        match (file_names::metadata_version(name), self.current_version, self.oldest_version) {
+            (Some((kind, version)), Some((current_kind, current)), Some(oldest)) if kind == current_kind => {
+                if version >= current { Err(Kept::NewerMetadata) } else { Ok(version < oldest) }
+            }
+            _ => Err(Kept::MetadataVersionUnknown),
+        }
+    }
+}
+
+/// What is known about unreferenced files.
+pub struct Evidence<'a> {
+    /// Names that metadata protects.
+    pub names: &'a NamesInUse,
+    /// How far writers have got.
+    pub progress: &'a WriterProgress,
+    /// Whether a committed snapshot or metadata file, retained or not, referred to the file.
+    pub once_referenced: &'a (dyn Fn(&str) -> Result<bool> + Sync),
+    /// Whether a run is active in this process.
+    pub is_active: &'a (dyn Fn(RunId) -> bool + Sync),
+    /// Whether the file lies in the table's location, which no other table shares.
+    pub in_location: &'a (dyn Fn(&str) -> Result<bool> + Sync),
+    /// Whether everything that Flink checkpoints refer to is known.
+    pub checkpoints_known: bool,
+}
+
+/// Judges a file that no retained metadata refers to.
+pub fn judge(file: &ListedFile, rules: &OrphanRules, evidence: &Evidence<'_>) -> Result<Verdict> {
+    if file.path.ends_with('/') {
+        return Ok(Verdict::Keep(Kept::DirectoryMarker));
+    }
+    let subject = checksum_subject(&file.path);
+    let path = subject.as_deref().unwrap_or(&file.path);
+    let garbage = match garbage(path, rules, evidence)? {
+        Ok(garbage) => garbage,
+        Err(kept) => return Ok(Verdict::Keep(kept)),
+    };
+    let Some(modified_ms) = file.last_modified_ms.filter(|ms| *ms > 0 && *ms <= rules.now_ms) else {
+        return Ok(Verdict::Keep(Kept::UnknownAge));
+    };
+    let old = rules.older(modified_ms, rules.unproven_min_age_ms);
+    let external = !(evidence.in_location)(&file.path)?;
+    Ok(match garbage {
+        // A run's id does not say which table the run worked on, so it proves nothing where tables share a directory.
+        Garbage::Unproven | Garbage::RunOver if external => Verdict::Keep(Kept::ExternalDirectory),
+        Garbage::Unproven if !old => Verdict::Keep(Kept::Unproven),
+        Garbage::Unproven if !evidence.checkpoints_known => Verdict::Keep(Kept::FlinkCheckpointUnreadable),
+        Garbage::Unproven => Verdict::Remove(Garbage::Unproven),
+        proven if rules.older(modified_ms, rules.older_than_ms) => Verdict::Remove(proven),
+        _ => Verdict::Keep(Kept::TooYoung),
+    })
+}
+
+/// Which kind of garbage a file is, whatever its age, or why it goes at no age.
+fn garbage(path: &str, rules: &OrphanRules, evidence: &Evidence<'_>) -> Result<Result<Garbage, Kept>> {
+    let name = file_name(path);
+    if name == "version-hint.text" {
+        return Ok(Err(Kept::VersionHint));
+    }
+    if evidence.names.is_flink_checkpoint(path) {
+        return Ok(Err(Kept::FlinkCheckpoint));
+    }
+    if file_names::is_metadata_file(name) {
+        return Ok(match evidence.names.metadata_file(name) {
+            Err(Kept::MetadataVersionUnknown) if (evidence.once_referenced)(path)? => Ok(Garbage::OnceReferenced),
+            Err(kept) => Err(kept),
+            Ok(true) => Ok(Garbage::FellOutOfMetadataLog),
+            Ok(false) => Ok(Garbage::Unproven),
+        });
+    }
+    if let Some(run) = RunId::from_file_name(path) {
+        let over = !(evidence.is_active)(run) && run.started_ms().saturating_add(rules.run_timeout_ms) < rules.now_ms;
+        return Ok(if over { Ok(Garbage::RunOver) } else { Err(Kept::ActiveRun) });
+    }
+    Ok(Ok(if (evidence.once_referenced)(path)? {
+        Garbage::OnceReferenced
+    } else if evidence.progress.is_past(path) {
+        Garbage::WriterCommittedPast
+    } else {
+        Garbage::Unproven
+    }))
+}
+
+#[cfg(test)]
+#[path = "remove_orphan_files_tests.rs"]
+mod tests;
