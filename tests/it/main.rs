@@ -7,3 +7,4 @@ mod support;
 mod plan_layouts;
 mod plan_properties;
 mod plan_support;
+mod interop;

@@ -1,0 +1,294 @@
+import java.math.BigDecimal;
+import java.nio.charset.StandardCharsets;
+import java.time.Instant;
+import java.time.LocalDateTime;
+import java.time.OffsetDateTime;
+import java.time.ZoneOffset;
+import java.time.format.DateTimeFormatter;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Random;
+import java.util.Set;
+import java.util.TreeMap;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.iceberg.BaseTable;
+import org.apache.iceberg.DataFile;
+import org.apache.iceberg.DeleteFile;
+import org.apache.iceberg.FileFormat;
+import org.apache.iceberg.FileScanTask;
+import org.apache.iceberg.PartitionKey;
+import org.apache.iceberg.PartitionSpec;
+import org.apache.iceberg.RowDelta;
+import org.apache.iceberg.Schema;
+import org.apache.iceberg.Table;
+import org.apache.iceberg.catalog.Catalog;
+import org.apache.iceberg.catalog.SupportsNamespaces;
+import org.apache.iceberg.catalog.TableIdentifier;
+import org.apache.iceberg.data.GenericAppenderFactory;
+import org.apache.iceberg.data.GenericRecord;
+import org.apache.iceberg.data.InternalRecordWrapper;
+import org.apache.iceberg.data.Record;
+import org.apache.iceberg.deletes.PositionDelete;
+import org.apache.iceberg.deletes.PositionDeleteWriter;
+import org.apache.iceberg.hadoop.HadoopCatalog;
+import org.apache.iceberg.io.CloseableIterable;
+import org.apache.iceberg.io.DataWriter;
+import org.apache.iceberg.io.OutputFileFactory;
+import org.apache.iceberg.io.WriteResult;
+import org.apache.iceberg.rest.RESTCatalog;
+import org.apache.iceberg.types.Types.DecimalType;
+import org.apache.iceberg.types.Types.DoubleType;
+import org.apache.iceberg.types.Types.IntegerType;
+import org.apache.iceberg.types.Types.LongType;
+import org.apache.iceberg.types.Types.NestedField;
+import org.apache.iceberg.types.Types.StringType;
+import org.apache.iceberg.types.Types.TimestampType;
+
+/**
+ * Makes tables with the Iceberg Java library, as the streaming writers of real installations make them.
+ *
+ * <pre>
+ * Fixtures WAREHOUSE upsert   NAMESPACE.TABLE [commits=20] [keys=2000] [rows=400] [buckets=5] [flink=0]
+ * Fixtures WAREHOUSE nullkeys NAMESPACE.TABLE [commits=8] [rows=60] [flink=0]
+ * Fixtures WAREHOUSE append   NAMESPACE.TABLE [files=40] [rows=500] [hours=4] [format=2] [deletes=0]
+ * </pre>
+ *
+ * flink=1 adds the summary keys that a Flink job resumes from. deletes=N makes a last commit that deletes every Nth row
+ * by position, with one delete file per hour, as an engine with merge-on-read does.
+ *
+ * WAREHOUSE is a folder (a Hadoop catalog, to be registered elsewhere) or the http address of a REST catalog. The same
+ * arguments always make the same rows. Prints the location of the newest metadata file as the only line.
+ */
+public final class Fixtures {
+  /** 2025-04-01 00:00 UTC, when the rows begin. */
+  private static final long EPOCH_SECONDS = 1743465600L;
+
+  private final Catalog catalog;
+  private final TableIdentifier id;
+  private final Map<String, Integer> options = new HashMap<>();
+  private final Random random = new Random(7);
+
+  private Fixtures(String warehouse, String table, String[] args) throws Exception {
+    id = TableIdentifier.parse(table);
+    for (int i = 3; i < args.length; i++) {
+      String[] pair = args[i].split("=", 2);
+      options.put(pair[0], Integer.valueOf(pair[1]));
+    }
+    if (warehouse.startsWith("http")) {
+      RESTCatalog rest = new RESTCatalog();
+      rest.initialize("fixtures", Map.of("uri", warehouse));
+      catalog = rest;
+    } else {
+      Configuration conf = new Configuration();
+      // The plain local file system: no checksum file beside each file, as on any object store.
+      conf.set("fs.file.impl", "org.apache.hadoop.fs.RawLocalFileSystem");
+      catalog = new HadoopCatalog(conf, warehouse);
+    }
+    SupportsNamespaces namespaces = (SupportsNamespaces) catalog;
+    if (!namespaces.namespaceExists(id.namespace())) {
+      namespaces.createNamespace(id.namespace());
+    }
+  }
+
+  public static void main(String[] args) throws Exception {
+    Fixtures fixtures = new Fixtures(args[0], args[2], args);
+    Table table =
+        switch (args[1]) {
+          case "upsert" -> fixtures.upsert();
+          case "nullkeys" -> fixtures.nullKeys();
+          case "append" -> fixtures.append();
+          default -> throw new IllegalArgumentException("no such kind of table: " + args[1]);
+        };
+    System.out.println(((BaseTable) table).operations().refresh().metadataFileLocation());
+  }
+
+  private int option(String name, int fallback) {
+    return options.getOrDefault(name, fallback);
+  }
+
+  /** A change stream into {@code bucket(n, pk)}: each commit replaces keys, some of them twice, and deletes a few. */
+  private Table upsert() throws Exception {
+    Schema schema =
+        new Schema(
+            List.of(
+                NestedField.required(1, "pk", LongType.get()),
+                NestedField.optional(2, "name", StringType.get()),
+                NestedField.optional(3, "amount", DecimalType.of(12, 2)),
+                NestedField.optional(4, "updated", TimestampType.withZone()),
+                NestedField.optional(5, "version", IntegerType.get()),
+                NestedField.optional(6, "note", StringType.get())),
+            Set.of(1));
+    PartitionSpec spec = PartitionSpec.builderFor(schema).bucket("pk", option("buckets", 5)).build();
+    Table table = catalog.createTable(id, schema, spec, properties(2));
+    int keys = option("keys", 2000);
+    for (int commit = 0; commit < option("commits", 20); commit++) {
+      UpsertWriter writer = new UpsertWriter(table, List.of("pk"), commit + 1);
+      int rows = commit == 0 ? keys : option("rows", 400);
+      for (int i = 0; i < rows; i++) {
+        // A tenth of the keys is touched by a half of the changes: repeats within a commit are certain.
+        int range = i % 2 == 0 ? keys : Math.max(1, keys / 10);
+        long pk = commit == 0 ? i : random.nextInt(range);
+        Record row = GenericRecord.create(table.schema());
+        row.setField("pk", pk);
+        row.setField("name", random.nextInt(20) == 0 ? null : "name-" + random.nextInt(9999) + " é漢");
+        row.setField("amount", BigDecimal.valueOf(random.nextInt(100000000) - 50000000, 2));
+        row.setField("updated", Instant.ofEpochSecond(EPOCH_SECONDS + commit * 600L, i).atOffset(ZoneOffset.UTC));
+        row.setField("version", commit);
+        row.setField("note", "note " + Long.toHexString(random.nextLong()));
+        if (commit > 0 && i % 25 == 24) {
+          writer.delete(row);
+        } else if (commit == 0) {
+          writer.insert(row);
+        } else {
+          writer.upsert(row);
+        }
+      }
+      commit(table, writer, commit);
+    }
+    return table;
+  }
+
+  /** Upserts without partitions whose key has two columns, both of them often NULL. */
+  private Table nullKeys() throws Exception {
+    Schema schema =
+        new Schema(
+            NestedField.optional(1, "tenant", StringType.get()),
+            NestedField.optional(2, "number", IntegerType.get()),
+            NestedField.optional(3, "value", LongType.get()));
+    Table table = catalog.createTable(id, schema, PartitionSpec.unpartitioned(), properties(2));
+    for (int commit = 0; commit < option("commits", 8); commit++) {
+      UpsertWriter writer = new UpsertWriter(table, List.of("tenant", "number"), commit + 1);
+      for (int i = 0; i < option("rows", 60); i++) {
+        Record row = GenericRecord.create(schema);
+        row.setField("tenant", random.nextInt(3) == 0 ? null : "tenant-" + random.nextInt(4));
+        row.setField("number", random.nextInt(3) == 0 ? null : random.nextInt(20));
+        row.setField("value", (long) commit * 1000 + i);
+        if (i % 15 == 14) {
+          writer.delete(row);
+        } else {
+          writer.upsert(row);
+        }
+      }
+      commit(table, writer, commit);
+    }
+    return table;
+  }
+
+  /** Log lines in local hours held as text: one file of one hour per commit, the hours one after the other. */
+  private Table append() throws Exception {
+    Schema schema =
+        new Schema(
+            NestedField.required(1, "id", LongType.get()),
+            NestedField.optional(2, "ts", TimestampType.withZone()),
+            NestedField.optional(3, "host", StringType.get()),
+            NestedField.optional(4, "level", StringType.get()),
+            NestedField.optional(5, "status", IntegerType.get()),
+            NestedField.optional(6, "bytes", LongType.get()),
+            NestedField.optional(7, "latency", DoubleType.get()),
+            NestedField.optional(8, "message", StringType.get()),
+            NestedField.optional(9, "hour", StringType.get()));
+    PartitionSpec spec = PartitionSpec.builderFor(schema).identity("hour").build();
+    Table table = catalog.createTable(id, schema, spec, properties(option("format", 2)));
+    GenericAppenderFactory factory = new GenericAppenderFactory(table.schema(), table.spec()).setAll(table.properties());
+    InternalRecordWrapper wrapper = new InternalRecordWrapper(table.schema().asStruct());
+    DateTimeFormatter hours = DateTimeFormatter.ofPattern("yyyy-MM-dd HH");
+    String[] levels = {"INFO", "INFO", "INFO", "WARN", "ERROR", "DEBUG"};
+    int files = option("files", 40);
+    int rows = option("rows", 500);
+    for (int file = 0; file < files; file++) {
+      long start = EPOCH_SECONDS + 3600L * (file * option("hours", 4) / files);
+      String hour = LocalDateTime.ofEpochSecond(start, 0, ZoneOffset.UTC).format(hours);
+      PartitionKey partition = new PartitionKey(table.spec(), table.schema());
+      DataWriter<Record> writer = null;
+      for (int i = 0; i < rows; i++) {
+        Record row = GenericRecord.create(table.schema());
+        row.setField("id", (long) file * rows + i);
+        row.setField("ts", OffsetDateTime.ofInstant(Instant.ofEpochSecond(start, i * 1000L), ZoneOffset.UTC));
+        row.setField("host", "host-" + random.nextInt(500));
+        row.setField("level", levels[random.nextInt(levels.length)]);
+        row.setField("status", random.nextInt(5) < 3 ? 200 : 404);
+        row.setField("bytes", random.nextInt(50) == 0 ? null : (long) random.nextInt(100000));
+        row.setField("latency", random.nextInt(1000000) / 1000.0);
+        row.setField("message", message());
+        row.setField("hour", hour);
+        if (writer == null) {
+          partition.partition(wrapper.wrap(row));
+          OutputFileFactory names =
+              OutputFileFactory.builderFor(table, file, 1).format(FileFormat.PARQUET).build();
+          writer = factory.newDataWriter(names.newOutputFile(partition), FileFormat.PARQUET, partition);
+        }
+        writer.write(row);
+      }
+      writer.close();
+      table.newFastAppend().appendFile(writer.toDataFile()).commit();
+    }
+    if (option("deletes", 0) > 0) {
+      deleteEvery(table, option("deletes", 0));
+    }
+    return table;
+  }
+
+  private static void deleteEvery(Table table, int n) throws Exception {
+    GenericAppenderFactory factory = new GenericAppenderFactory(table.schema(), table.spec()).setAll(table.properties());
+    OutputFileFactory names = OutputFileFactory.builderFor(table, 0, 2).format(FileFormat.PARQUET).build();
+    // Sorted by path, as the format demands of a file of position deletes.
+    Map<String, TreeMap<String, DataFile>> hours = new TreeMap<>();
+    try (CloseableIterable<FileScanTask> tasks = table.newScan().planFiles()) {
+      for (FileScanTask task : tasks) {
+        DataFile file = task.file().copy();
+        String hour = file.partition().get(0, CharSequence.class).toString();
+        hours.computeIfAbsent(hour, none -> new TreeMap<>()).put(file.location(), file);
+      }
+    }
+    RowDelta delta = table.newRowDelta();
+    for (TreeMap<String, DataFile> files : hours.values()) {
+      PartitionKey partition = new PartitionKey(table.spec(), table.schema());
+      partition.set(0, files.firstEntry().getValue().partition().get(0, CharSequence.class).toString());
+      PositionDeleteWriter<Record> writer =
+          factory.newPosDeleteWriter(names.newOutputFile(partition), FileFormat.PARQUET, partition);
+      PositionDelete<Record> row = PositionDelete.create();
+      for (DataFile file : files.values()) {
+        for (long position = 0; position < file.recordCount(); position += n) {
+          writer.write(row.set(file.location(), position, null));
+        }
+      }
+      writer.close();
+      delta.addDeletes(writer.toDeleteFile());
+    }
+    delta.commit();
+  }
+
+  private String message() {
+    byte[] trace = new byte[8];
+    random.nextBytes(trace);
+    return "{\"req\":\"" + Long.toHexString(random.nextLong()) + "\",\"user\":" + random.nextInt(90000)
+        + ",\"path\":\"/api/v1/item/" + random.nextInt(4000) + "\",\"agent\":\"client-" + random.nextInt(40)
+        + "\",\"trace\":\"" + new String(trace, StandardCharsets.ISO_8859_1).replaceAll("[^a-z]", "x") + "\"}";
+  }
+
+  /** Small manifests are left alone: each commit adds its own, as it does under a busy writer. */
+  private static Map<String, String> properties(int format) {
+    return Map.of(
+        "format-version", String.valueOf(format),
+        "write.parquet.compression-codec", "zstd",
+        "commit.manifest.min-count-to-merge", "1000");
+  }
+
+  private void commit(Table table, UpsertWriter writer, int commit) throws Exception {
+    WriteResult result = writer.complete();
+    RowDelta delta = table.newRowDelta();
+    for (DataFile file : result.dataFiles()) {
+      delta.addRows(file);
+    }
+    for (DeleteFile file : result.deleteFiles()) {
+      delta.addDeletes(file);
+    }
+    if (option("flink", 0) == 1) {
+      delta.set("flink.job-id", "5c0ffee05c0ffee05c0ffee05c0ffee0");
+      delta.set("flink.operator-id", "0decade00decade00decade00decade0");
+      delta.set("flink.max-committed-checkpoint-id", String.valueOf(commit + 1));
+    }
+    delta.commit();
+  }
+}

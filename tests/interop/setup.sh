@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Installs what the interop tests need beside cargo: a Python environment with the judges and SeaweedFS, and the
+# real Iceberg Java library with the fixture programs compiled against it. Does nothing when that is up to date.
+# The folder is $ICEWRIGHT_INTEROP_DIR, by default `interop` in cargo's target folder. About 450 MB to fetch,
+# 650 MB on disk.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+dir=${ICEWRIGHT_INTEROP_DIR:-${CARGO_TARGET_DIR:-$root/target}/interop}
+mkdir -p "$dir"
+dir=$(cd "$dir" && pwd)
+exec 9>"$dir/lock"
+flock 9
+
+# Debian packages, only if something is missing and only where that is possible.
+need() {
+    local package=$1
+    echo "setup: installing the Debian package $package"
+    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+        echo "setup: please install $package (or your system's equivalent) and start again" >&2
+        exit 1
+    fi
+    [ -n "${updated:-}" ] || apt-get update -qq
+    updated=1
+    apt-get install -y -qq --no-install-recommends "$package" >/dev/null
+}
+command -v python3 >/dev/null || need python3
+python3 -c 'import venv, ensurepip' 2>/dev/null || need python3-venv
+command -v javac >/dev/null || need default-jdk-headless
+
+digest() { cat "$@" | sha256sum | cut -d' ' -f1; }
+fresh() { [ "$(cat "$dir/$1.stamp" 2>/dev/null)" = "$2" ]; }
+
+python_version=$(digest "$here/requirements.txt")
+if ! fresh venv "$python_version"; then
+    echo "setup: Python environment"
+    rm -rf "$dir/venv"
+    python3 -m venv "$dir/venv"
+    "$dir/venv/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$here/requirements.txt"
+    echo "$python_version" >"$dir/venv.stamp"
+fi
+
+# The Iceberg runtime (with Parquet, Avro and its HTTP client inside) and the Hadoop client that it writes files
+# through. Both travel inside Python packages; the second is cut out of Spark's source package.
+iceberg=snowpark-connect-deps-iceberg==1.0.1
+spark=pyspark==3.5.9
+if ! fresh jars "$iceberg $spark"; then
+    echo "setup: Java libraries"
+    rm -rf "$dir/jars" "$dir/download"
+    mkdir -p "$dir/jars" "$dir/download"
+    "$dir/venv/bin/pip" download --quiet --disable-pip-version-check --no-deps -d "$dir/download" "$iceberg"
+    python3 -m zipfile -e "$dir"/download/snowpark*.whl "$dir/download/iceberg"
+    mv "$dir"/download/iceberg/*/jars/iceberg-spark-runtime-3.5_2.12-1.9.2.jar "$dir/jars/"
+    "$dir/venv/bin/pip" download --quiet --disable-pip-version-check --no-deps --no-binary pyspark \
+        -d "$dir/download" "$spark"
+    tar -xzf "$dir"/download/pyspark-*.tar.gz -C "$dir/jars" --strip-components=3 --wildcards \
+        '*/jars/hadoop-client-api-*.jar' '*/jars/hadoop-client-runtime-*.jar' '*/jars/commons-logging-*.jar' \
+        '*/jars/slf4j-api-*.jar' '*/jars/zstd-jni-*.jar' '*/jars/snappy-java-*.jar'
+    rm -rf "$dir/download"
+    echo "$iceberg $spark" >"$dir/jars.stamp"
+    rm -f "$dir/classes.stamp"
+fi
+
+java_version=$(digest "$here"/java/*.java)
+if ! fresh classes "$java_version"; then
+    echo "setup: fixture programs"
+    rm -rf "$dir/classes"
+    javac -Xlint:all,-processing,-classfile -Werror -cp "$dir/jars/*" -d "$dir/classes" "$here"/java/*.java
+    echo "$java_version" >"$dir/classes.stamp"
+fi
+echo "setup: ready in $dir"

@@ -1,0 +1,304 @@
+//! A catalog with tables in it, the daemon's configuration for it, and the judges' questions.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::process::{ICEWRIGHT, PATIENCE, Process, free_port, installed, output, wait_for};
+
+/// How judges and writers reach a catalog.
+#[derive(Debug, Clone)]
+pub(super) struct Judge {
+    /// The REST catalog.
+    pub(super) uri: String,
+    /// `--warehouse` and `--credential`, if it needs them.
+    pub(super) options: Vec<String>,
+}
+
+/// Who reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Engine {
+    /// The reference implementation; local files only.
+    Java,
+    /// Not for equality deletes whose columns are NULL.
+    DuckDb,
+    /// Not for equality deletes.
+    PyIceberg,
+}
+
+/// A row multiset: how many, and two sums over the hashes of the rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Digest {
+    pub(super) rows: u64,
+    sum: i128,
+    xor: u64,
+}
+
+impl Digest {
+    /// Reads a judge's answer.
+    pub(super) fn from_json(answer: &Value) -> Self {
+        let number = |key: &str| answer[key].as_str().unwrap_or_else(|| panic!("{key} in {answer}"));
+        Self {
+            rows: answer["rows"].as_u64().expect("a row count"),
+            sum: number("sum").parse().expect("a sum"),
+            xor: number("xor").parse().expect("an xor"),
+        }
+    }
+
+    /// The digest of both multisets together.
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self { rows: self.rows + other.rows, sum: self.sum + other.sum, xor: self.xor ^ other.xor }
+    }
+}
+
+impl Judge {
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(installed("venv/bin/python"));
+        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interop/judge.py"));
+        command.args(["--uri", &self.uri]).args(&self.options).args(arguments);
+        command
+    }
+
+    /// Asks one of the questions that `judge.py` lists.
+    pub(super) fn ask(&self, arguments: &[&str]) -> Value {
+        let output = output(&mut self.command(arguments));
+        serde_json::from_slice(&output.stdout).expect("a JSON answer")
+    }
+
+    /// Asks a question that takes its time.
+    pub(super) fn start(&self, arguments: &[&str], log: PathBuf) -> Process {
+        Process::start(arguments[0], &mut self.command(arguments), log)
+    }
+
+    /// The live rows as an engine reads them.
+    pub(super) fn digest(&self, table: &str, engine: Engine) -> Digest {
+        let name = match engine {
+            Engine::Java => "java",
+            Engine::DuckDb => "duckdb",
+            Engine::PyIceberg => "pyiceberg",
+        };
+        Digest::from_json(&self.ask(&["digest", table, name]))
+    }
+
+    /// The live rows, on which several engines must agree.
+    pub(super) fn agreed_digest(&self, table: &str, engines: &[Engine]) -> Digest {
+        let digests: Vec<_> = engines.iter().map(|e| (self.digest(table, *e), *e)).collect();
+        assert!(digests.iter().all(|d| d.0 == digests[0].0), "engines disagree on {table}: {digests:?}");
+        digests[0].0
+    }
+
+    /// Files and snapshots of the table.
+    pub(super) fn files(&self, table: &str) -> Files {
+        Files(self.ask(&["files", table]))
+    }
+
+    /// Asserts that every reachable file exists, and that nothing else does but what `but` accepts.
+    pub(super) fn assert_storage_exact(&self, table: &str, but: impl Fn(&str) -> bool) {
+        let storage = self.ask(&["storage", table]);
+        assert_eq!(storage["missing"], Value::Array(vec![]), "reachable files are gone");
+        let left = storage["unreachable"].as_array().expect("a list").iter().filter_map(Value::as_str);
+        let left: Vec<_> = left.filter(|path| !but(path)).collect();
+        assert!(left.is_empty(), "unreachable files are left: {left:#?}");
+    }
+}
+
+/// A judge's answer about a table's files and snapshots.
+#[derive(Debug)]
+pub(super) struct Files(Value);
+
+impl Files {
+    /// Data files of the current snapshot.
+    pub(super) fn data_files(&self) -> u64 {
+        self.0["data_files"].as_u64().expect("a count")
+    }
+
+    /// Delete files of the current snapshot.
+    pub(super) fn delete_files(&self) -> u64 {
+        self.0["delete_files"].as_u64().expect("a count")
+    }
+
+    /// Manifests of the current snapshot that list delete files.
+    pub(super) fn delete_manifests(&self) -> u64 {
+        self.0["manifests"]["deletes"].as_u64().expect("a count")
+    }
+
+    /// Partition value and the number of its data files.
+    pub(super) fn partitions(&self) -> Vec<(String, u64)> {
+        let partitions = self.0["partitions"].as_object().expect("partitions");
+        partitions.iter().map(|(name, p)| (name.clone(), p["files"].as_u64().expect("a count"))).collect()
+    }
+
+    /// Sizes in bytes of all data files of the current snapshot.
+    pub(super) fn sizes(&self) -> Vec<u64> {
+        let partitions = self.0["partitions"].as_object().expect("partitions");
+        let sizes = partitions.values().flat_map(|p| p["sizes"].as_array().expect("sizes"));
+        sizes.map(|size| size.as_u64().expect("a size")).collect()
+    }
+
+    fn snapshots(&self) -> &[Value] {
+        self.0["snapshots"].as_array().expect("snapshots")
+    }
+
+    /// Retained snapshots, oldest first.
+    pub(super) fn snapshot_ids(&self) -> Vec<i64> {
+        self.snapshots().iter().map(|s| s["id"].as_i64().expect("an id")).collect()
+    }
+
+    /// The run that made each retained snapshot; `None` for those of other writers.
+    pub(super) fn runs(&self) -> Vec<Option<&str>> {
+        self.snapshots().iter().map(|s| s["summary"][icewright::run_id::SUMMARY_RUN_ID].as_str()).collect()
+    }
+
+    /// Whether the current snapshot is a rewrite by the daemon and the only one left.
+    pub(super) fn maintained(&self) -> bool {
+        self.runs().len() == 1 && self.runs()[0].is_some()
+    }
+}
+
+/// The policy of most tests: everything at once, as far as it can be configured.
+pub(super) const AT_ONCE: &str = r#"
+commit-interval = "1s"
+every = "1s"
+delay = "0s"
+[policies.rewrite-data-files]
+rewrite-all = true
+target-file-size = "64MiB"
+[policies.expire-snapshots]
+older-than = "0s"
+retain-last = 1
+[policies.remove-orphan-files]
+older-than = "0s"
+unproven-min-age = "0s"
+"#;
+
+/// A policy without any waiting in it, but with a long delay between compaction and clean-up.
+pub(super) fn delayed() -> String {
+    AT_ONCE.replace(r#"delay = "0s""#, r#"delay = "1h""#)
+}
+
+/// The embedded catalog with an empty warehouse beside it.
+pub(super) struct Lake {
+    pub(super) judge: Judge,
+    catalog: Process,
+    files: AtomicUsize,
+    // Last, so that it is removed after the processes have ended.
+    dir: TempDir,
+}
+
+impl Lake {
+    /// Starts `icewright catalog`.
+    pub(super) fn start() -> Self {
+        let dir = tempfile::tempdir().expect("make a folder");
+        let address = format!("127.0.0.1:{}", free_port());
+        let mut command = Command::new(ICEWRIGHT);
+        command.arg("catalog").arg("--dir").arg(dir.path().join("catalog")).args(["--listen", &address]);
+        let mut catalog = Process::start("icewright catalog", &mut command, dir.path().join("catalog.log"));
+        let uri = format!("http://{address}");
+        catalog.wait_ready(&format!("{uri}/v1/config"));
+        Self { judge: Judge { uri, options: vec![] }, catalog, files: AtomicUsize::new(0), dir }
+    }
+
+    /// A path in the lake's folder that no one else uses.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(format!("{}-{name}", self.files.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    /// Where the Java library keeps a table's files.
+    pub(super) fn table_dir(&self, table: &str) -> PathBuf {
+        self.dir.path().join("warehouse").join(table.replace('.', "/"))
+    }
+
+    /// Lets the Java library make a table (see `Fixtures.java`) and registers it. With `scheme` (`file://` or nothing)
+    /// before its location.
+    pub(super) fn fixture(&self, scheme: &str, kind: &str, table: &str, options: &[&str]) {
+        let metadata = self.java_fixture(
+            &format!("{scheme}{}", self.dir.path().join("warehouse").display()),
+            kind,
+            table,
+            options,
+        );
+        self.judge.ask(&["register", table, &metadata]);
+    }
+
+    /// Lets the Java library make a table through the catalog itself, wherever that puts it.
+    pub(super) fn remote_fixture(&self, kind: &str, table: &str, options: &[&str]) {
+        self.java_fixture(&self.judge.uri, kind, table, options);
+    }
+
+    fn java_fixture(&self, warehouse: &str, kind: &str, table: &str, options: &[&str]) -> String {
+        let classes = format!("{}:{}/*", installed("classes").display(), installed("jars").display());
+        let mut command = Command::new("java");
+        command.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-cp", &classes, "Fixtures"]);
+        let made = output(command.args([warehouse, kind, table]).args(options));
+        String::from_utf8(made.stdout).expect("text").trim().into()
+    }
+
+    /// Writes a configuration with one policy for all tables of the catalog at `uri`.
+    pub(super) fn config(&self, uri: &str, policy: &str) -> Config {
+        let port = free_port();
+        let text = format!(
+            "[server]\nlisten = \"127.0.0.1:{port}\"\n[catalogs.lake]\nuri = \"{uri}\"\nauth = {{ type = \"none\" }}\n\
+             [[policies]]\nname = \"tested\"\ntables = [\"lake.*.*\"]\n{policy}"
+        );
+        Config::write(self.path("icewright.toml"), port, &text)
+    }
+
+    /// Waits until the daemon has compacted the table, expired what it had to and removed all garbage.
+    pub(super) fn wait_maintained(&mut self, table: &str) -> Files {
+        self.catalog.assert_running();
+        wait_maintained(&self.judge, table)
+    }
+}
+
+/// See [`Lake::wait_maintained`].
+pub(super) fn wait_maintained(judge: &Judge, table: &str) -> Files {
+    wait_for(&format!("{table} to be maintained"), || {
+        let storage = judge.ask(&["storage", table]);
+        let files = judge.files(table);
+        (storage["unreachable"] == Value::Array(vec![]) && files.maintained()).then_some(files)
+    })
+}
+
+/// A configuration file.
+pub(super) struct Config {
+    path: PathBuf,
+    port: u16,
+}
+
+impl Config {
+    /// Writes it. `port` is where its server listens.
+    pub(super) fn write(path: PathBuf, port: u16, text: &str) -> Self {
+        std::fs::write(&path, text).expect("write a configuration");
+        Self { path, port }
+    }
+
+    /// One pass over a table in the foreground, which must succeed; the report.
+    pub(super) fn once(&self, table: &str, options: &[&str]) -> Value {
+        let mut command = Command::new(ICEWRIGHT);
+        command.arg("once").arg("--config").arg(&self.path).args([table, "--json"]).args(options);
+        let start = std::time::Instant::now();
+        let output = output(&mut command);
+        assert!(start.elapsed() < PATIENCE, "one pass over a small table took {:?}", start.elapsed());
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| {
+            panic!("the report is no JSON: {e}\n{}", String::from_utf8_lossy(&output.stdout));
+        })
+    }
+
+    /// Starts the daemon, with secrets in its environment, and waits until it is ready.
+    pub(super) fn run(&self, environment: &[(&str, &str)]) -> Process {
+        let mut daemon = self.run_unready(environment);
+        daemon.wait_ready(&format!("http://127.0.0.1:{}/readyz", self.port));
+        daemon
+    }
+
+    /// Starts the daemon without waiting.
+    pub(super) fn run_unready(&self, environment: &[(&str, &str)]) -> Process {
+        let mut command = Command::new(ICEWRIGHT);
+        command.arg("run").arg("--config").arg(&self.path).envs(environment.iter().copied());
+        let log = self.path.with_extension(format!("{}.log", free_port()));
+        Process::start("icewright run", &mut command, log)
+    }
+}

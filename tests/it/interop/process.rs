@@ -1,0 +1,128 @@
+//! Child processes that end with the test, and waiting for things to become true.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// The daemon's binary.
+pub(super) const ICEWRIGHT: &str = env!("CARGO_BIN_EXE_icewright");
+/// Longest wait for anything that happens once. Generous: a machine busy with other tests is no failure.
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Where `tests/interop/setup.sh` installed the other programs.
+pub(super) fn installed(part: &str) -> PathBuf {
+    let dir = std::env::var_os("ICEWRIGHT_INTEROP_DIR")
+        .map_or_else(|| Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("interop"), PathBuf::from);
+    let path = dir.join(part);
+    assert!(path.exists(), "{} is missing: run tests/interop/setup.sh first", path.display());
+    path
+}
+
+/// A port that was free a moment ago.
+pub(super) fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind a port");
+    listener.local_addr().expect("read the bound port").port()
+}
+
+/// Waits until `ready` gives something, with a short pause between tries.
+pub(super) fn wait_for<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(value) = ready() {
+            return value;
+        }
+        assert!(start.elapsed() < PATIENCE, "gave up waiting for {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Runs a program to its end; whatever it printed is shown if it fails.
+pub(super) fn output(command: &mut Command) -> Output {
+    let output = command.stdin(Stdio::null()).output().expect("start a program");
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output
+}
+
+/// A program running beside the test. Killed when dropped; if the test fails, the end of its output is shown.
+pub(super) struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts a program; both its outputs go to `log`.
+    pub(super) fn start(name: &str, command: &mut Command, log: PathBuf) -> Self {
+        let file = File::create(&log).expect("create a log file");
+        let twin = file.try_clone().expect("share a log file");
+        let child = command.stdin(Stdio::null()).stdout(file).stderr(twin).spawn().expect("start a program");
+        Self { name: name.into(), child, log }
+    }
+
+    /// Waits until `url` answers with success.
+    pub(super) fn wait_ready(&mut self, url: &str) {
+        wait_for(url, || {
+            self.assert_running();
+            get_ok(url).then_some(())
+        });
+    }
+
+    /// Fails the test if the program has ended by itself.
+    pub(super) fn assert_running(&mut self) {
+        let ended = self.child.try_wait().expect("look after a program");
+        assert!(ended.is_none(), "{} ended: {}", self.name, ended.expect("just seen"));
+    }
+
+    /// The signal that no program can catch.
+    pub(super) fn kill(mut self) {
+        self.child.kill().expect("kill a program");
+        self.child.wait().expect("wait for a killed program");
+    }
+
+    /// Asks the program to stop; its exit code.
+    pub(super) fn terminate(mut self) -> Option<i32> {
+        output(Command::new("kill").args(["-TERM", &self.child.id().to_string()]));
+        wait_for(&format!("{} to stop", self.name), || self.child.try_wait().expect("look after a program")).code()
+    }
+
+    /// Waits for the end; what was printed. Fails the test unless the program succeeded.
+    pub(super) fn finish(mut self) -> String {
+        let status =
+            wait_for(&format!("{} to end", self.name), || self.child.try_wait().expect("look after a program"));
+        assert!(status.success(), "{}: {status}", self.name);
+        std::fs::read_to_string(&self.log).expect("read a log file")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Both fail only if it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            let log = std::fs::read(&self.log).unwrap_or_default();
+            let tail = &log[log.len().saturating_sub(8 << 10)..];
+            eprintln!("--- end of what {} printed ---\n{}", self.name, String::from_utf8_lossy(tail));
+        }
+    }
+}
+
+/// Whether a plain GET is answered with a status of 2xx.
+fn get_ok(url: &str) -> bool {
+    use std::io::{Read, Write};
+    let rest = url.strip_prefix("http://").expect("plain http");
+    let (host, path) = rest.split_once('/').expect("a path");
+    let Ok(mut stream) = std::net::TcpStream::connect(host) else { return false };
+    let request = format!("GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    let mut answer = Vec::new();
+    let sent =
+        stream.set_read_timeout(Some(Duration::from_secs(5))).and_then(|()| stream.write_all(request.as_bytes()));
+    sent.and_then(|()| stream.read_to_end(&mut answer)).is_ok() && answer.starts_with(b"HTTP/1.1 2")
+}
