@@ -31,7 +31,7 @@ pub(crate) fn check_group(metadata: &TableMetadata, group: &FileGroup) -> Result
             return Err(Error::invalid(format!("{} is planned twice: its rows would be doubled", file.file_path)));
         }
         check_readable(file)?;
-        for delete in &task.delete_files {
+        for delete in task.delete_files.iter() {
             check_readable(delete)?;
             if delete.content == DataContentType::EqualityDeletes && delete.equality_ids.is_empty() {
                 return Err(Error::invalid(format!("equality delete file {} names no columns", delete.file_path)));

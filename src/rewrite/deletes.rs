@@ -40,7 +40,7 @@ pub(crate) fn estimate(group: &FileGroup, scopes: &[EqualityScope], columns: &Re
         bytes = u64::saturating_add(bytes, estimate_bytes(&types, keys, key_bytes(&types, scope, keys)));
     }
     // One delete file is being decoded while the keys grow.
-    let largest = group.tasks.iter().flat_map(|t| &t.delete_files).map(|f| f.file_size_bytes).max().unwrap_or(0);
+    let largest = group.tasks.iter().flat_map(|t| t.delete_files.iter()).map(|f| f.file_size_bytes).max().unwrap_or(0);
     Ok(bytes.saturating_add(largest.min(WHOLE_FILE_LIMIT) * CONCURRENT_READS as u64))
 }
 
@@ -66,7 +66,7 @@ fn key_types(scope: &EqualityScope, columns: &ReadColumns) -> Result<Vec<DataTyp
 fn position_files(group: &FileGroup) -> BTreeMap<Arc<str>, (Arc<FileEntry>, Vec<usize>)> {
     let mut files: BTreeMap<Arc<str>, (Arc<FileEntry>, Vec<usize>)> = BTreeMap::new();
     for (task_index, task) in group.tasks.iter().enumerate() {
-        for file in &task.delete_files {
+        for file in task.delete_files.iter() {
             let not_older = file.data_sequence_number >= task.data_file.data_sequence_number;
             if file.content == DataContentType::PositionDeletes && not_older {
                 files.entry(file.file_path.clone()).or_insert_with(|| (file.clone(), Vec::new())).1.push(task_index);

@@ -29,7 +29,7 @@ pub(crate) fn equality_scopes(group: &FileGroup) -> Vec<EqualityScope> {
     let mut files: BTreeMap<Arc<str>, Arc<FileEntry>> = BTreeMap::new();
     let mut listed_by: HashMap<Arc<str>, BTreeSet<usize>> = HashMap::new();
     for (task_index, task) in group.tasks.iter().enumerate() {
-        for file in &task.delete_files {
+        for file in task.delete_files.iter() {
             let strictly_newer = file.data_sequence_number > task.data_file.data_sequence_number;
             if file.content == DataContentType::EqualityDeletes && strictly_newer {
                 files.insert(file.file_path.clone(), file.clone());
