@@ -3,8 +3,10 @@
 //! `config -> policy -> inspect -> plan -> rewrite -> commit -> report`: data flows one way.
 
 pub mod catalog;
+pub mod cli;
 pub mod clock;
 pub mod commit;
+pub mod config;
 pub mod error;
 pub mod inspect;
 pub mod meta;

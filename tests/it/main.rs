@@ -1,1 +1,2 @@
 //! All integration tests, in one binary so that it is linked once.
+mod config_files;
