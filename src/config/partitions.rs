@@ -225,7 +225,7 @@ mod tests {
             (Window::PreviousDay, "%Y-%m-%d %H", "splits one day"),
             (Window::PreviousDay, "%m-%d", "several days"),
             (Window::PreviousDay, "plain", "several days"),
-            (Window::PreviousDay, "%Q!", "no time format"),
+            (Window::PreviousDay, "%Y-%!", "no time format"),
         ] {
             let (message, _) = window_format_problem(window, format).expect(format);
             assert!(message.contains(why), "{format}: {message}");
