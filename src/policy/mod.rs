@@ -1,7 +1,21 @@
 //! What an operator wants for a table. Job: TOML policies -> one [`TablePolicy`] per table, each value with its origin.
 //! Pure. It must never look at a catalog or a store.
 
+mod check;
+mod name;
+mod resolve;
+mod schedule;
+mod select;
+mod setting;
+
 use std::time::Duration;
+
+pub use check::{Finding, Severity, check};
+pub use name::TableName;
+pub use resolve::{PolicySet, ResolvedPolicy};
+pub use schedule::{COMMIT_INTERVAL_FALLBACK, commit_interval, time_zone};
+pub use select::{Specificity, TablePattern};
+pub use setting::{Layer, Origin, Place, Placed, Setting};
 
 /// A length of time, or a multiple of the table's commit interval (`"3x"`).
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -17,7 +31,9 @@ impl Span {
     pub fn resolve(self, commit_interval: Duration) -> Duration {
         match self {
             Self::Fixed(d) => d,
-            Self::Intervals(n) => commit_interval.mul_f64(n),
+            Self::Intervals(n) => {
+                Duration::try_from_secs_f64(commit_interval.as_secs_f64() * n).unwrap_or(Duration::MAX)
+            }
         }
     }
 }
@@ -57,6 +73,20 @@ pub struct TablePolicy {
     pub expire_snapshots: ExpireSnapshotsPolicy,
     /// Orphan removal.
     pub remove_orphan_files: RemoveOrphanFilesPolicy,
+}
+
+impl Default for TablePolicy {
+    fn default() -> Self {
+        Self {
+            commit_interval: CommitInterval::Auto,
+            schedule: Schedule::Every(Duration::from_secs(60 * 60)),
+            time_zone: "UTC".to_owned(),
+            delay: Span::Intervals(3.0),
+            rewrite_data_files: RewriteDataFilesPolicy::default(),
+            expire_snapshots: ExpireSnapshotsPolicy::default(),
+            remove_orphan_files: RemoveOrphanFilesPolicy::default(),
+        }
+    }
 }
 
 /// Options of compaction: Iceberg's names and defaults.
@@ -216,6 +246,12 @@ pub struct ExpireSnapshotsPolicy {
     pub retain_last: usize,
 }
 
+impl Default for ExpireSnapshotsPolicy {
+    fn default() -> Self {
+        Self { enabled: true, older_than: Span::Intervals(2.0), retain_last: 1 }
+    }
+}
+
 /// Options of orphan removal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RemoveOrphanFilesPolicy {
@@ -225,4 +261,24 @@ pub struct RemoveOrphanFilesPolicy {
     pub older_than: Span,
     /// Age at which a file goes that no one refers to, without further proof.
     pub unproven_min_age: Span,
+}
+
+impl Default for RemoveOrphanFilesPolicy {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            older_than: Span::Intervals(2.0),
+            unproven_min_age: Span::Fixed(Duration::from_secs(24 * 60 * 60)),
+        }
+    }
+}
+
+impl RemoveOrphanFilesPolicy {
+    /// The ages at which a file may go: provable garbage, and a file that no one refers to. A file of the streaming
+    /// writer waits up to a commit interval for its commit, so neither age is less than one; and what is not proven never
+    /// goes sooner than what is.
+    pub fn ages(&self, commit_interval: Duration) -> (Duration, Duration) {
+        let older_than = self.older_than.resolve(commit_interval).max(commit_interval);
+        (older_than, self.unproven_min_age.resolve(commit_interval).max(older_than))
+    }
 }

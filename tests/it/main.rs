@@ -1,10 +1,11 @@
 //! All integration tests, in one binary so that it is linked once.
 
-mod rest_client;
-mod storage_local;
+mod config_files;
 mod embedded_catalog;
-mod support;
+mod interop;
 mod plan_layouts;
 mod plan_properties;
 mod plan_support;
-mod interop;
+mod rest_client;
+mod storage_local;
+mod support;

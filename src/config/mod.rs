@@ -1,0 +1,218 @@
+//! What an operator wrote. Job: TOML file -> [`Config`], or every problem of the file at once, each with line, key and cure.
+//! It reads nothing but the file: catalogs are not asked, and secrets stay unread until [`Secret::resolve`].
+//!
+//! `file` reads sections, `policy_file` policies, `partitions` partition selections, `validate` looks across sections.
+
+mod file;
+mod limits;
+mod partitions;
+mod policy_file;
+mod problem;
+mod reader;
+mod secret;
+pub mod units;
+mod validate;
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+pub use limits::{MEMORY_FALLBACK_BYTES, detect_memory_bytes};
+pub use problem::{Place, Problem, Problems, Severity};
+pub use secret::{Secret, SecretText};
+
+use crate::error::{Context, Result};
+use crate::policy::{PolicySet, ResolvedPolicy, TableName};
+
+/// Everything the configuration says; all defaults are filled in, except those that follow from the machine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// `[server]`.
+    pub server: ServerConfig,
+    /// `[limits]`.
+    pub limits: LimitsConfig,
+    /// `[metrics]`.
+    pub metrics: MetricsConfig,
+    /// `[catalogs.NAME]`, by name; at least one.
+    pub catalogs: BTreeMap<String, CatalogConfig>,
+    /// `[defaults]` and `[[policies]]`.
+    pub policies: PolicySet,
+}
+
+/// `[server]`: HTTP and the end of the process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// Address of the HTTP server.
+    pub listen: SocketAddr,
+    /// After SIGTERM, how long running work may take to come to an end.
+    pub grace: Duration,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self { listen: SocketAddr::from(([127, 0, 0, 1], 9091)), grace: Duration::from_secs(30) }
+    }
+}
+
+/// `[limits]`: what the process may take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LimitsConfig {
+    /// Bytes for rewriting; `None`: see [`detect_memory_bytes`].
+    pub memory_bytes: Option<u64>,
+    /// Tables maintained at the same time.
+    pub concurrent_tables: usize,
+    /// A run of one action is aborted after this. What an older run left behind is provably garbage.
+    pub run_timeout: Duration,
+}
+
+impl Default for LimitsConfig {
+    fn default() -> Self {
+        Self { memory_bytes: None, concurrent_tables: 4, run_timeout: Duration::from_secs(6 * 60 * 60) }
+    }
+}
+
+impl LimitsConfig {
+    /// The memory budget in bytes: as configured, else as the machine allows.
+    pub fn memory_budget_bytes(&self) -> u64 {
+        self.memory_bytes.unwrap_or_else(detect_memory_bytes)
+    }
+}
+
+/// `[metrics]`: collection of table statistics.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MetricsConfig {
+    /// Time between two looks at a table.
+    pub interval: Duration,
+    /// Tables with series of their own; the rest shares `table="_other"`.
+    pub max_tables: usize,
+}
+
+impl Default for MetricsConfig {
+    fn default() -> Self {
+        Self { interval: Duration::from_secs(5 * 60), max_tables: 1000 }
+    }
+}
+
+/// `[catalogs.NAME]`: an Iceberg REST catalog.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CatalogConfig {
+    /// Base address, before `/v1`, without a slash at the end.
+    pub uri: String,
+    /// The warehouse asked for at `/v1/config`.
+    pub warehouse: Option<String>,
+    /// Path prefix of requests, if the catalog's own answer shall not decide.
+    pub prefix: Option<String>,
+    /// Settings as Iceberg names them, such as `s3.region`; they win over those of the catalog's defaults.
+    pub properties: BTreeMap<String, PropertyValue>,
+    /// How to prove who is asking.
+    pub auth: Auth,
+}
+
+impl CatalogConfig {
+    /// All properties with their secrets read.
+    pub fn resolve_properties(&self) -> Result<HashMap<String, String>> {
+        let resolve = |(key, value): (&String, &PropertyValue)| {
+            let text = match value {
+                PropertyValue::Plain(text) => text.clone(),
+                PropertyValue::Secret(secret) => {
+                    secret.resolve().context(|| format!("read property {key}"))?.expose().to_owned()
+                }
+            };
+            Ok((key.clone(), text))
+        };
+        self.properties.iter().map(resolve).collect()
+    }
+
+    /// Every secret the catalog needs, with the key path it stands at.
+    pub fn secrets(&self) -> impl Iterator<Item = (String, &Secret)> {
+        let auth = match &self.auth {
+            Auth::None => None,
+            Auth::Bearer { token } => Some(("auth.token".to_owned(), token)),
+            Auth::OAuth2 { credential, .. } => Some(("auth.credential".to_owned(), credential)),
+        };
+        let properties = self.properties.iter().filter_map(|(key, value)| match value {
+            PropertyValue::Plain(_) => None,
+            PropertyValue::Secret(secret) => Some((format!("properties.\"{key}\""), secret)),
+        });
+        auth.into_iter().chain(properties)
+    }
+}
+
+/// The value of a catalog property.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PropertyValue {
+    /// As it stands in the file.
+    Plain(String),
+    /// Read when needed.
+    Secret(Secret),
+}
+
+/// `auth` of a catalog.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Auth {
+    /// No proof.
+    None,
+    /// A token sent as it is, read anew for each request so that it may be rotated.
+    Bearer {
+        /// The token.
+        token: Secret,
+    },
+    /// OAuth2 client credentials.
+    OAuth2 {
+        /// `client-id:client-secret`.
+        credential: Secret,
+        /// Scope asked for.
+        scope: String,
+        /// Token endpoint; `None`: `{uri}/v1/oauth/tokens`.
+        server_uri: Option<String>,
+    },
+}
+
+/// A usable configuration, with what is odd about it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Loaded {
+    /// The configuration.
+    pub config: Config,
+    /// All of severity [`Severity::Warning`].
+    pub warnings: Vec<Problem>,
+}
+
+impl Config {
+    /// Reads and validates a file.
+    pub fn load(path: &Path) -> Result<Loaded, Problems> {
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|e| {
+            Problems(vec![Problem {
+                severity: Severity::Error,
+                file: name.clone(),
+                place: None,
+                key: String::new(),
+                message: format!("cannot be read: {e}"),
+                cure: "name an existing TOML file in UTF-8 with --config".to_owned(),
+                related: Vec::new(),
+                line: String::new(),
+            }])
+        })?;
+        Self::parse(&name, &text)
+    }
+
+    /// Validates the text of a file. Paths of secrets are taken relative to the folder of `file`, which is not read.
+    pub fn parse(file: &str, text: &str) -> Result<Loaded, Problems> {
+        let mut diagnostics = problem::Diagnostics::new(file, text);
+        let base = Path::new(file).parent().unwrap_or(Path::new(""));
+        let config = file::read(&mut diagnostics, text, base);
+        let failed = diagnostics.has_errors();
+        let problems = diagnostics.finish();
+        match config {
+            Some(config) if !failed => Ok(Loaded { config, warnings: problems }),
+            _ => Err(Problems(problems)),
+        }
+    }
+
+    /// What is wanted for a table; `None` if no policy names it, and it is then not maintained.
+    /// [`crate::error::ErrorKind::Config`] if the policies that meet on this table contradict each other.
+    pub fn policy_for(&self, name: &TableName) -> Result<Option<ResolvedPolicy>> {
+        self.policies.resolve(name)
+    }
+}

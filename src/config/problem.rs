@@ -1,0 +1,189 @@
+//! What is wrong with a configuration file: every problem with its place, its key and its cure.
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::error::{Error, ErrorKind};
+pub use crate::policy::{Place, Severity};
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Whether anything starts with it.
+    pub severity: Severity,
+    /// The file as it was named.
+    pub file: String,
+    /// Where; `None` if the file could not be read or something is missing as a whole.
+    pub place: Option<Place>,
+    /// Key path, such as `limits.memory`; empty for problems of the file itself.
+    pub key: String,
+    /// What is wrong, lower case without a full stop.
+    pub message: String,
+    /// What to do; may be empty.
+    pub cure: String,
+    /// Other places that matter, with what they say.
+    pub related: Vec<(Place, String)>,
+    /// The line at `place`, secrets blanked out.
+    pub line: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let severity = match self.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        match self.place {
+            Some(place) => write!(f, "{}:{}:{}: {severity}: ", self.file, place.line, place.column)?,
+            None => write!(f, "{}: {severity}: ", self.file)?,
+        }
+        if !self.key.is_empty() {
+            write!(f, "{}: ", self.key)?;
+        }
+        writeln!(f, "{}", self.message)?;
+        if let Some(place) = self.place.filter(|_| !self.line.is_empty()) {
+            let number = place.line.to_string();
+            // Tabs stay tabs, so that the caret stands under what it means.
+            let indent: String = self
+                .line
+                .chars()
+                .take(place.column.saturating_sub(1) as usize)
+                .map(|c| if c == '\t' { '\t' } else { ' ' })
+                .collect();
+            writeln!(f, " {number} | {}", self.line)?;
+            writeln!(f, " {:pad$} | {indent}{}", "", "^".repeat(place.width.max(1) as usize), pad = number.len())?;
+        }
+        for (place, text) in &self.related {
+            writeln!(f, "  note: {}:{}:{}: {text}", self.file, place.line, place.column)?;
+        }
+        if !self.cure.is_empty() {
+            writeln!(f, "  help: {}", self.cure)?;
+        }
+        Ok(())
+    }
+}
+
+/// A configuration that cannot be used, with everything that is wrong with it in file order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problems(pub Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|problem| write!(f, "{problem}"))
+    }
+}
+
+impl std::error::Error for Problems {}
+
+impl From<Problems> for Error {
+    fn from(problems: Problems) -> Self {
+        Self::new(ErrorKind::Config, problems.to_string().trim_end().to_owned())
+    }
+}
+
+/// The text of a configuration file, and what was found wrong with it so far.
+pub(super) struct Diagnostics<'s> {
+    file: &'s str,
+    text: &'s str,
+    problems: Vec<Problem>,
+    /// Byte ranges of values that may be secrets.
+    blanked: Vec<Range<usize>>,
+}
+
+impl<'s> Diagnostics<'s> {
+    pub(super) fn new(file: &'s str, text: &'s str) -> Self {
+        Self { file, text, problems: Vec::new(), blanked: Vec::new() }
+    }
+
+    /// Where a byte range starts, and how many of its characters stand on that line.
+    pub(super) fn place(&self, span: &Range<usize>) -> Place {
+        let start = floor_char(self.text, span.start);
+        let end = floor_char(self.text, span.end).max(start);
+        let line_start = self.text[..start].rfind('\n').map_or(0, |i| i + 1);
+        let count = |text: &str| u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
+        let on_line = self.text[start..end].lines().next().unwrap_or("");
+        Place {
+            line: count_lines(&self.text[..start]),
+            column: count(&self.text[line_start..start]).saturating_add(1),
+            width: count(on_line),
+        }
+    }
+
+    /// Never shows the value at this range.
+    pub(super) fn blank(&mut self, span: Range<usize>) {
+        self.blanked.push(span);
+    }
+
+    pub(super) fn error(&mut self, place: Place, key: &str, message: impl Into<String>, cure: impl Into<String>) {
+        self.push(Severity::Error, Some(place), key, message.into(), cure.into(), Vec::new());
+    }
+
+    pub(super) fn warning(&mut self, place: Place, key: &str, message: impl Into<String>, cure: impl Into<String>) {
+        self.push(Severity::Warning, Some(place), key, message.into(), cure.into(), Vec::new());
+    }
+
+    pub(super) fn push(
+        &mut self,
+        severity: Severity,
+        place: Option<Place>,
+        key: &str,
+        message: String,
+        cure: String,
+        related: Vec<(Place, String)>,
+    ) {
+        let (file, key) = (self.file.to_owned(), key.to_owned());
+        let problem = Problem { severity, file, place, key, message, cure, related, line: String::new() };
+        // Policies that share [defaults] would each repeat what is wrong there.
+        if !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
+    }
+
+    pub(super) fn has_errors(&self) -> bool {
+        self.problems.iter().any(|problem| problem.severity == Severity::Error)
+    }
+
+    /// All problems in file order, each with its line.
+    pub(super) fn finish(mut self) -> Vec<Problem> {
+        let lines = self.lines_without_secrets();
+        for problem in &mut self.problems {
+            if let Some(place) = problem.place {
+                problem.line = lines.get(place.line as usize - 1).cloned().unwrap_or_default();
+            }
+        }
+        self.problems.sort_by_key(|problem| (problem.place, problem.severity));
+        self.problems
+    }
+
+    fn lines_without_secrets(&self) -> Vec<String> {
+        let mut shown = String::with_capacity(self.text.len());
+        for (at, c) in self.text.char_indices() {
+            let secret = self.blanked.iter().any(|span| span.contains(&at));
+            shown.push(if secret && c != '\n' { '*' } else { c });
+        }
+        shown.lines().map(str::to_owned).collect()
+    }
+}
+
+fn count_lines(before: &str) -> u32 {
+    u32::try_from(before.matches('\n').count() + 1).unwrap_or(u32::MAX)
+}
+
+/// The nearest character boundary at or before `at`.
+fn floor_char(text: &str, at: usize) -> usize {
+    let mut at = at.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
+
+/// The candidate that `word` was probably meant to be.
+pub(super) fn did_you_mean<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
+    candidates
+        .into_iter()
+        .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
+        .filter(|(distance, candidate)| *distance <= 2.max(candidate.chars().count() / 3))
+        .min()
+        .map(|(_, candidate)| candidate)
+}

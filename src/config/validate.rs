@@ -1,0 +1,134 @@
+//! What shows only when sections are looked at together.
+
+use super::Config;
+use super::problem::{Diagnostics, Place, did_you_mean};
+use crate::policy::{Finding, Layer, Origin, PolicySet, ResolvedPolicy, TablePattern, check};
+
+pub(super) fn validate(diagnostics: &mut Diagnostics<'_>, config: &Config) {
+    if config.policies.policies.is_empty() {
+        let place = Place { line: 1, column: 1, width: 1 };
+        let cure = "add a [[policies]] section with name = \"...\" and tables = [\"catalog.namespace.*\"]";
+        diagnostics.warning(place, "policies", "no table is maintained, since there is no policy", cure);
+    }
+    check_dead_patterns(diagnostics, config);
+    check_shadowed(diagnostics, &config.policies);
+    check_contradictions(diagnostics, config);
+}
+
+/// A pattern whose catalog is not configured never matches.
+fn check_dead_patterns(diagnostics: &mut Diagnostics<'_>, config: &Config) {
+    if config.catalogs.is_empty() {
+        return;
+    }
+    for (i, layer) in config.policies.policies.iter().enumerate() {
+        for pattern in &layer.tables {
+            if config.catalogs.keys().any(|catalog| pattern.value.may_match_catalog(catalog)) {
+                continue;
+            }
+            let known: Vec<&str> = config.catalogs.keys().map(String::as_str).collect();
+            let literal = pattern.value.literal_catalog();
+            let cure = match literal.as_deref().and_then(|name| did_you_mean(name, known.iter().copied())) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => format!("configured catalogs: {}", known.join(", ")),
+            };
+            let message = match literal {
+                Some(name) => format!("never matches: catalog `{name}` is not configured"),
+                None => "never matches: no configured catalog fits its first level".to_owned(),
+            };
+            diagnostics.error(pattern.place, &format!("policies[{i}].tables"), message, cure);
+        }
+    }
+}
+
+/// A policy of which later ones with the same patterns say everything anew is never heard.
+fn check_shadowed(diagnostics: &mut Diagnostics<'_>, policies: &PolicySet) {
+    for (i, layer) in policies.policies.iter().enumerate() {
+        if layer.settings.is_empty() || layer.tables.is_empty() {
+            continue;
+        }
+        let later = &policies.policies[i + 1..];
+        let overridden = |pattern: &TablePattern, key: &str| {
+            later.iter().find(|other| {
+                other.tables.iter().any(|p| p.value == *pattern)
+                    && other.settings.iter().any(|setting| setting.value.key() == key)
+            })
+        };
+        let all: Option<Vec<&Layer>> = layer
+            .tables
+            .iter()
+            .flat_map(|pattern| layer.settings.iter().map(move |setting| (pattern, setting)))
+            .map(|(pattern, setting)| overridden(&pattern.value, setting.value.key()))
+            .collect();
+        let Some(others) = all else { continue };
+        let mut names: Vec<String> = others.iter().filter_map(|other| other.name.as_ref()).map(quoted).collect();
+        names.sort();
+        names.dedup();
+        let message = format!("is never heard: {} says all of it anew for the same tables", names.join(", "));
+        let cure = "remove it, or give it other tables";
+        diagnostics.warning(layer.tables[0].place, &format!("policies[{i}]"), message, cure);
+    }
+}
+
+fn quoted(name: &std::sync::Arc<str>) -> String {
+    format!("policy \"{name}\"")
+}
+
+/// Contradictions in the defaults alone, and wherever policies meet: each pattern stands for a table that it matches.
+fn check_contradictions(diagnostics: &mut Diagnostics<'_>, config: &Config) {
+    let policies = &config.policies;
+    let mut report = |resolved: &ResolvedPolicy| {
+        for finding in check(resolved) {
+            report_finding(diagnostics, policies, resolved, finding);
+        }
+    };
+    report(&policies.merge(&[]));
+    for layer in &policies.policies {
+        for pattern in &layer.tables {
+            let Some(catalog) = config.catalogs.keys().find(|name| pattern.value.may_match_catalog(name)) else {
+                continue;
+            };
+            report(&policies.merge(&policies.matching(&pattern.value.example(catalog))));
+        }
+    }
+}
+
+fn report_finding(
+    diagnostics: &mut Diagnostics<'_>,
+    policies: &PolicySet,
+    resolved: &ResolvedPolicy,
+    finding: Finding,
+) {
+    let path = |origin: &Origin, key: &str| match origin {
+        Origin::BuiltIn => key.to_owned(),
+        Origin::Defaults(_) => format!("defaults.{key}"),
+        Origin::Policy(name, _) => {
+            let at = policies.policies.iter().position(|layer| layer.name.as_ref() == Some(name)).unwrap_or(0);
+            format!("policies[{at}].{key}")
+        }
+    };
+    let origin_of = |key: &str| resolved.origins.get(key).unwrap_or(&Origin::BuiltIn);
+    let mut here = (finding.key, origin_of(finding.key));
+    let mut there = finding.other.map(|key| (key, origin_of(key)));
+    let mut message = finding.message;
+    // Point at what the file says; a built-in default is named in the text.
+    if let (None, Some(other)) = (here.1.place(), there)
+        && other.1.place().is_some()
+    {
+        message = format!("{}: {message}", here.0);
+        there = Some(here);
+        here = other;
+    }
+    let related = match there {
+        Some((key, origin)) => match origin.place() {
+            Some(place) => vec![(place, path(origin, key))],
+            None => {
+                message = format!("{message} ({key} has its built-in default)");
+                Vec::new()
+            }
+        },
+        None => Vec::new(),
+    };
+    // Only the built-in defaults: they do not contradict each other.
+    let Some(place) = here.1.place() else { return };
+    diagnostics.push(finding.severity, Some(place), &path(here.1, here.0), message, finding.cure, related);
+}

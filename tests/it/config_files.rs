@@ -1,0 +1,255 @@
+//! Every shipped configuration loads, and bad files give the expected list of problems.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use icewright::cli::check::check;
+use icewright::config::{Auth, Config, Loaded, Secret};
+use icewright::policy::{
+    CommitInterval, PartitionSelection, ResolvedPolicy, Schedule, Setting, Span, TableName, TablePolicy, Window,
+};
+
+fn shipped(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("config").join(name)
+}
+
+fn load(path: &Path) -> Loaded {
+    Config::load(path).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+fn parse(text: &str) -> Loaded {
+    Config::parse("test.toml", text).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+fn resolve(config: &Config, table: &str) -> ResolvedPolicy {
+    let name: TableName = table.parse().expect("a table name");
+    config.policy_for(&name).expect("no contradiction").expect("a policy")
+}
+
+/// The example of the design, word for word.
+const EXAMPLE: &str = include_str!("../golden/config/example.toml");
+
+#[test]
+fn the_example_means_what_it_says() {
+    let Loaded { config, warnings } = parse(EXAMPLE);
+    assert_eq!(warnings, []);
+    assert_eq!(config.server.listen.to_string(), "0.0.0.0:9091");
+    assert_eq!((config.limits.memory_bytes, config.limits.concurrent_tables), (Some(4 << 30), 4));
+    let lake = &config.catalogs["lake"];
+    assert_eq!((lake.uri.as_str(), lake.warehouse.as_deref()), ("http://localhost:8181", Some("demo")));
+    assert_eq!(lake.resolve_properties().expect("plain")["s3.region"], "ap-northeast-2");
+    let credential = Secret::Env("LAKE_CREDENTIAL".into());
+    assert_eq!(lake.auth, Auth::OAuth2 { credential, scope: "PRINCIPAL_ROLE:ALL".into(), server_uri: None });
+
+    let db = resolve(&config, "lake.cdc.orders");
+    assert_eq!(db.names, ["db-logs"]);
+    assert_eq!(db.policy.schedule, Schedule::Cron("0 6,18 * * *".into()));
+    assert_eq!(db.policy.time_zone, "Asia/Seoul");
+    assert_eq!(db.policy.delay, Span::Intervals(3.0));
+    assert_eq!(db.policy.commit_interval, CommitInterval::Fixed(Duration::from_secs(600)));
+    assert!(db.policy.rewrite_data_files.rewrite_all && db.policy.rewrite_data_files.partial_progress.enabled);
+    assert_eq!(db.policy.rewrite_data_files.target_file_size_bytes, Some(256 << 20));
+    assert_eq!(db.policy.remove_orphan_files.unproven_min_age, Span::Fixed(Duration::from_secs(86400)));
+    assert_eq!(db.origins["rewrite-data-files.target-file-size"].to_string(), "policy \"db-logs\" line 24");
+    assert_eq!(db.origins["commit-interval"].to_string(), "[defaults] line 13");
+    assert_eq!(db.origins["rewrite-data-files.min-input-files"].to_string(), "built-in default");
+    assert_eq!(db.origins.len(), Setting::KEYS.len());
+
+    let logs = resolve(&config, "lake.logs.web");
+    assert_eq!(logs.policy.commit_interval, CommitInterval::Fixed(Duration::from_secs(60)));
+    assert_eq!(logs.policy.schedule, Schedule::Every(Duration::from_secs(3600)));
+    assert_eq!(logs.policy.rewrite_data_files.max_concurrent_file_group_rewrites, 1);
+    assert_eq!(
+        logs.policy.rewrite_data_files.partitions,
+        PartitionSelection::Window {
+            column: "hour".into(),
+            window: Window::PreviousHour,
+            format: Some("%Y-%m-%d %H".into())
+        }
+    );
+    assert_eq!(config.policy_for(&"lake.other.t".parse().expect("name")).expect("no contradiction"), None);
+}
+
+#[test]
+fn every_shipped_file_loads_without_a_warning() {
+    for name in ["icewright.toml", "policies/db-logs.toml", "policies/server-logs.toml"] {
+        assert_eq!(load(&shipped(name)).warnings, [], "{name}");
+    }
+    let shipped_policies = std::fs::read_dir(shipped("policies")).expect("folder").count();
+    assert_eq!(shipped_policies, 2, "each shipped policy is named here");
+    let db = resolve(&load(&shipped("policies/db-logs.toml")).config, "lake.cdc.t").policy;
+    let interval = Duration::from_secs(600);
+    assert_eq!(db.delay.resolve(interval), Duration::from_secs(30 * 60));
+    assert_eq!(db.expire_snapshots.older_than.resolve(interval), Duration::from_secs(20 * 60));
+    let logs = resolve(&load(&shipped("policies/server-logs.toml")).config, "lake.logs.t").policy;
+    assert_eq!(logs.delay.resolve(Duration::from_secs(60)), Duration::from_secs(180));
+}
+
+/// The reference file says what happens anyway, and its commented examples are valid too.
+#[test]
+fn the_reference_file_holds_every_key_with_its_default() {
+    let path = shipped("icewright.toml");
+    let text = std::fs::read_to_string(&path).expect("readable");
+    let said = load(&path).config;
+    let bare = parse("catalogs.lake.uri = 'http://localhost:8181'\npolicies = [{ name = 'a', tables = ['lake.**'] }]");
+    assert_eq!(
+        (&said.server, &said.limits, &said.metrics),
+        (&bare.config.server, &bare.config.limits, &bare.config.metrics)
+    );
+    assert_eq!(said.catalogs, bare.config.catalogs);
+    assert_eq!(resolve(&said, "lake.a.b").policy, TablePolicy::default());
+    assert_eq!(resolve(&bare.config, "lake.a.b").policy, TablePolicy::default());
+
+    for key in Setting::KEYS {
+        let key = key.strip_prefix("rewrite-data-files.partial-").map_or(*key, |_| key);
+        let last = match key.split_once("partial-progress.") {
+            Some(_) => key.trim_start_matches("rewrite-data-files."),
+            None => key.rsplit('.').next().expect("a last part"),
+        };
+        assert!(text.lines().any(|line| line.trim_start_matches("# ").starts_with(&format!("{last} ="))), "{key}");
+    }
+
+    // Each commented example takes the place of what stands there, one at a time.
+    let examples: Vec<(usize, String)> = text
+        .lines()
+        .enumerate()
+        .filter_map(|(i, line)| Some((i, line.strip_prefix("# ")?.to_owned())))
+        .filter(|(_, line)| line.split_once(" = ").is_some_and(|(key, _)| !key.contains(' ')))
+        .collect();
+    assert!(examples.len() >= 15, "{examples:?}");
+    for (at, example) in examples {
+        let key = example.split(" = ").next().expect("a key");
+        let replaced = if key == "schedule" { "every" } else { key };
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines[at] = &example;
+        let changed: Vec<&str> = lines
+            .iter()
+            .enumerate()
+            .filter(|(i, line)| *i == at || !line.starts_with(&format!("{replaced} =")))
+            .map(|(_, line)| *line)
+            .collect();
+        parse(&changed.join("\n"));
+    }
+}
+
+/// Each `tests/golden/config/*.bad.toml` gives the text beside it. `ICEWRIGHT_BLESS=1` writes what was given.
+#[test]
+fn bad_files_list_all_their_problems() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/config");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(&folder).expect("folder") {
+        let path = entry.expect("entry").path();
+        let Some(name) = path.file_name().and_then(|name| name.to_str()).filter(|name| name.ends_with(".bad.toml"))
+        else {
+            continue;
+        };
+        seen += 1;
+        let text = std::fs::read_to_string(&path).expect("readable");
+        let given = match Config::parse(name, &text) {
+            Ok(loaded) => loaded.warnings.iter().map(ToString::to_string).collect(),
+            Err(problems) => problems.to_string(),
+        };
+        let golden = path.with_extension("txt");
+        if std::env::var_os("ICEWRIGHT_BLESS").is_some() {
+            std::fs::write(&golden, &given).expect("writable");
+        }
+        let expected = std::fs::read_to_string(&golden).unwrap_or_default();
+        assert!(given == expected, "{name} gives\n{given}\ninstead of\n{expected}");
+        assert!(!given.contains("hunter2"), "{name}: a secret is shown");
+    }
+    assert_eq!(seen, 6);
+}
+
+#[test]
+fn check_tells_by_its_exit_code_and_lists_everything() {
+    let mut out = Vec::new();
+    assert_eq!(check(&shipped("icewright.toml"), &mut out), 0);
+    let text = String::from_utf8(out).expect("UTF-8");
+    assert!(text.ends_with("icewright.toml: ok: 1 catalog, 1 policy, 0 warnings\n"), "{text}");
+
+    let mut out = Vec::new();
+    assert_eq!(check(Path::new("surely/missing.toml"), &mut out), 2);
+    let text = String::from_utf8(out).expect("UTF-8");
+    assert!(text.starts_with("surely/missing.toml: error: cannot be read: "), "{text}");
+
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let path = dir.path().join("c.toml");
+    std::fs::write(&path, "[limits]\nmemory = 4\nconcurrent-tables = 0\n").expect("writable");
+    let mut out = Vec::new();
+    assert_eq!(check(&path, &mut out), 2);
+    let text = String::from_utf8(out).expect("UTF-8");
+    let lines: Vec<&str> = text.lines().filter(|line| line.contains(": error: ")).collect();
+    assert_eq!(lines.len(), 3, "{text}");
+    assert!(text.ends_with("3 errors\n"), "{text}");
+}
+
+#[test]
+fn nothing_that_formats_a_configuration_shows_a_secret() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    std::fs::write(dir.path().join("token"), "hunter2\n").expect("writable");
+    let file = dir.path().join("c.toml");
+    let text = "[catalogs.lake]\nuri = 'https://c'\nauth = { type = 'bearer', token = { file = 'token' } }\n\
+                properties = { 's3.secret-access-key' = { file = 'token' } }\n";
+    let loaded = Config::parse(&file.display().to_string(), text).unwrap_or_else(|problems| panic!("{problems}"));
+    let lake = &loaded.config.catalogs["lake"];
+    let secrets: Vec<_> = lake.secrets().map(|(key, secret)| (key, secret.resolve())).collect();
+    assert_eq!(secrets.len(), 2);
+    for (key, secret) in secrets {
+        assert_eq!(secret.expect("beside the configuration").expose(), "hunter2", "{key}");
+    }
+    assert_eq!(lake.resolve_properties().expect("resolved")["s3.secret-access-key"], "hunter2");
+    assert!(!format!("{:?}", loaded.config).contains("hunter2"));
+}
+
+#[test]
+fn several_policies_are_merged_key_by_key_most_specific_last() {
+    let text = r#"
+catalogs.lake.uri = "http://localhost"
+[defaults]
+delay = "5x"
+[[policies]]
+name = "orders"
+tables = ["lake.cdc.orders"]
+expire-snapshots.retain-last = 7
+[[policies]]
+name = "cdc"
+tables = ["lake.cdc.*", "lake.x.**"]
+delay = "4x"
+expire-snapshots = { retain-last = 5, older-than = "1d" }
+[[policies]]
+name = "all"
+tables = ["lake.**"]
+delay = "1x"
+rewrite-data-files.rewrite-all = true
+remove-orphan-files.older-than = "3d"
+"#;
+    let config = parse(text).config;
+    let orders = resolve(&config, "lake.cdc.orders");
+    assert_eq!(orders.names, ["all", "cdc", "orders"]);
+    assert_eq!(orders.policy.delay, Span::Intervals(4.0));
+    assert_eq!(orders.policy.expire_snapshots.retain_last, 7);
+    assert_eq!(orders.policy.expire_snapshots.older_than, Span::Fixed(Duration::from_secs(86400)));
+    assert!(orders.policy.rewrite_data_files.rewrite_all);
+    assert_eq!(orders.origins["delay"].to_string(), "policy \"cdc\" line 12");
+    // The built-in 24 h would be shorter than the age asked for.
+    assert_eq!(orders.policy.remove_orphan_files.unproven_min_age, Span::Fixed(Duration::from_secs(3 * 86400)));
+    assert_eq!(resolve(&config, "lake.other.t").policy.delay, Span::Intervals(1.0));
+    // Equally specific: the later one in the file is heard last.
+    let tie = "catalogs.lake.uri = 'http://localhost'\n\
+               policies = [{ name = 'a', tables = ['lake.a.*'], delay = '1x' }, { name = 'b', tables = ['lake.a.*'], delay = '2x', every = '2h' }]";
+    let tie = parse(tie);
+    assert_eq!(resolve(&tie.config, "lake.a.t").policy.delay, Span::Intervals(2.0));
+    assert_eq!(tie.warnings.len(), 1, "a is never heard");
+}
+
+#[test]
+fn policies_that_contradict_each_other_only_on_one_table_stop_that_table() {
+    // No pattern stands for a table that both match, so only the table itself shows it.
+    let text = "catalogs.lake.uri = 'http://localhost'\n\
+                [[policies]]\nname = 'a'\ntables = ['lake.x*.*']\nrewrite-data-files.target-file-size = '64MiB'\n\
+                [[policies]]\nname = 'b'\ntables = ['lake.*z.*']\nrewrite-data-files.min-file-size = '100MiB'\n";
+    let config = parse(text).config;
+    assert!(config.policy_for(&"lake.x.t".parse().expect("name")).expect("fine").is_some());
+    let error = config.policy_for(&"lake.xz.t".parse().expect("name")).expect_err("contradiction").to_string();
+    assert!(error.contains("policy \"b\" line 9") && error.contains("policy \"a\" line 5"), "{error}");
+}
