@@ -7,9 +7,10 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::catalog::rest::RestCatalog;
+use crate::catalog::auth::{Auth as RestAuth, SecretSource};
+use crate::catalog::rest::{RestCatalog, RestCatalogConfig};
 use crate::clock::SystemClock;
-use crate::config::Config;
+use crate::config::{Auth, CatalogConfig, Config, Secret};
 use crate::error::{Error, Result};
 use crate::inspect::ManifestCache;
 use crate::report::events::Reporter;
@@ -20,7 +21,6 @@ use crate::schedule::env::{ActiveRuns, Env};
 use crate::schedule::fleet::{Fleet, Member};
 use crate::schedule::scheduler::Scheduler;
 use crate::server::{self, Readiness, ServerState};
-use crate::storage::Storages;
 
 /// Share of the memory limit that summaries of manifests may take.
 const MANIFEST_CACHE_SHARE: u64 = 16;
@@ -40,11 +40,11 @@ pub fn assemble(config: &Config, cancel: CancellationToken) -> Result<Parts> {
     let metrics = Arc::new(Metrics::new(config.metrics.max_tables)?);
     let mut members = BTreeMap::new();
     for (name, settings) in &config.catalogs {
-        let catalog = Arc::new(RestCatalog::new(settings.rest_config(name), metrics.clone())?);
-        let storages = Storages::new(settings.properties.clone(), metrics.clone());
-        members.insert(name.clone(), Member { catalog, storages });
+        let catalog = RestCatalog::new(rest_config(name, settings)?)?.with_observer(metrics.clone());
+        let member = Member { catalog: Arc::new(catalog), config: settings.clone(), observer: metrics.clone() };
+        members.insert(name.clone(), member);
     }
-    let memory = config.limits.memory_bytes;
+    let memory = config.limits.memory_budget_bytes();
     let env = Env {
         clock: SystemClock::shared(),
         memory: Arc::new(MemoryBudget::new(memory - memory / MANIFEST_CACHE_SHARE)),
@@ -57,13 +57,51 @@ pub fn assemble(config: &Config, cancel: CancellationToken) -> Result<Parts> {
     Ok(Parts { env, fleet: Arc::new(Fleet::new(members, config.policies.clone())), metrics })
 }
 
+fn rest_config(name: &str, settings: &CatalogConfig) -> Result<RestCatalogConfig> {
+    let source = |secret: &Secret| {
+        let secret = secret.clone();
+        let read: SecretSource = Arc::new(move || Ok(secret.resolve()?.expose().to_owned()));
+        read
+    };
+    let auth = match &settings.auth {
+        Auth::None => RestAuth::None,
+        Auth::Bearer { token } => RestAuth::Bearer(source(token)),
+        Auth::OAuth2 { credential, scope, server_uri } => RestAuth::OAuth2 {
+            credential: source(credential),
+            scope: Some(scope.clone()),
+            server_uri: server_uri.clone(),
+        },
+    };
+    let mut properties = settings.resolve_properties()?;
+    if let Some(prefix) = &settings.prefix {
+        properties.insert("prefix".into(), prefix.clone());
+    }
+    Ok(RestCatalogConfig {
+        name: name.to_owned(),
+        uri: settings.uri.clone(),
+        warehouse: settings.warehouse.clone(),
+        properties,
+        auth,
+    })
+}
+
+/// Whether to print a line for each step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Echo {
+    /// The log is enough.
+    Nothing,
+    /// A line for each step on standard output.
+    Lines,
+}
+
 /// Runs the daemon until the token is cancelled. The listener is bound by the caller, so that a taken port is known at once.
-pub async fn run(config: &Config, listener: TcpListener, cancel: CancellationToken) -> Result<()> {
+pub async fn run(config: &Config, listener: TcpListener, echo: Echo, cancel: CancellationToken) -> Result<()> {
     let parts = assemble(config, cancel.clone())?;
     let catalogs = parts.fleet.catalog_names();
     let readiness = Arc::new(Readiness::new(&catalogs));
-    let reporter = Arc::new(Reporter::new(parts.metrics.clone(), readiness.clone()));
-    reporter.started(config, &listener);
+    let reporter = Arc::new(Reporter::new(parts.metrics.clone(), readiness.clone(), echo == Echo::Lines));
+    let listen = listener.local_addr().map_or_else(|_| config.server.listen.to_string(), |a| a.to_string());
+    reporter.started(&listen, catalogs.len(), config.policies.policies.len());
 
     // The server outlives the scheduler, so that health tells of the drain.
     let server_stop = CancellationToken::new();

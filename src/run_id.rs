@@ -9,6 +9,9 @@ use uuid::Uuid;
 pub const SUMMARY_RUN_ID: &str = "icewright.run-id";
 /// Snapshot summary key that is `true` on the last batch of a run: a start that finds a run without it knows the run was cut short.
 pub const SUMMARY_RUN_COMPLETE: &str = "icewright.run-complete";
+/// Snapshot summary key holding the snapshot a rewrite was planned from. What others committed after it is not in the rewrite,
+/// though it may precede the rewrite's own snapshots.
+pub const SUMMARY_PLANNED_SNAPSHOT: &str = "icewright.planned-snapshot-id";
 /// Snapshot summary key holding the action, such as `rewrite-data-files`.
 pub const SUMMARY_ACTION: &str = "icewright.action";
 

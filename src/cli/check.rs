@@ -21,6 +21,22 @@ pub fn check(path: &Path, out: &mut dyn Write) -> i32 {
     }
 }
 
+/// Loads a configuration for a command that goes on to use it; problems and warnings go to `out`.
+pub(super) fn load(path: &Path, out: &mut dyn Write) -> Option<Config> {
+    match Config::load(path) {
+        Ok(loaded) => {
+            for warning in &loaded.warnings {
+                let _ = write!(out, "{warning}");
+            }
+            Some(loaded.config)
+        }
+        Err(problems) => {
+            let _ = print_problems(&problems, out);
+            None
+        }
+    }
+}
+
 fn print_loaded(path: &Path, loaded: &crate::config::Loaded, out: &mut dyn Write) -> io::Result<()> {
     for warning in &loaded.warnings {
         write!(out, "{warning}")?;

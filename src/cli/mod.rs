@@ -7,7 +7,7 @@ pub mod check;
 mod inspect;
 mod once;
 mod plan;
-mod print;
+pub(crate) mod print;
 mod run;
 mod sandbox;
 mod select;

@@ -7,7 +7,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::{print, select};
-use crate::clean::{OrphanReport, plan_orphan_files};
+use crate::clean::{OrphanReport, find_orphan_files};
 use crate::config::Config;
 use crate::daemon::{self, Parts};
 use crate::error::Result;
@@ -150,9 +150,10 @@ async fn plan_orphans(parts: &Parts, name: &TableName, subject: &Subject) -> Act
     if !policy.remove_orphan_files.enabled {
         return ActionPlan::Nothing("disabled by the policy".into());
     }
-    let found = async {
-        let neighbours = parts.fleet.neighbours(name).await?;
-        plan_orphan_files(&subject.table, policy, subject.commit_interval, &parts.env, &neighbours).await
+    let neighbours = match parts.fleet.neighbours(name).await {
+        Ok(neighbours) => neighbours,
+        Err(error) => return ActionPlan::Nothing(error.to_string()),
     };
-    found.await.map_or_else(|error| ActionPlan::Nothing(error.to_string()), ActionPlan::Would)
+    let is_active = |run_id| parts.env.active.contains(run_id);
+    ActionPlan::Would(find_orphan_files(&subject.table, &subject.orphan_request(&parts.env, &is_active, &neighbours)).await)
 }

@@ -1,9 +1,9 @@
 //! Output for people and for pipes.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use super::once::TableReport;
 use super::plan::{ActionPlan, TablePlan};
 use crate::catalog::LoadedTable;
+use crate::clean::{ExpireOutcome, ExpireReport, OrphanReport, Tally};
 use crate::error::Result;
 use crate::inspect::TableStats;
 use crate::plan::Skipped;
@@ -43,9 +44,9 @@ pub(super) fn show_progress(table: String, progress: Arc<Progress>) -> JoinHandl
     tokio::spawn(async move {
         loop {
             tokio::time::sleep(Duration::from_millis(500)).await;
-            let rows = progress.rows.load(Ordering::Relaxed);
-            let read = bytes(progress.bytes_read.load(Ordering::Relaxed));
-            let written = bytes(progress.bytes_written.load(Ordering::Relaxed));
+            let rows = progress.rows();
+            let read = bytes(progress.bytes_read());
+            let written = bytes(progress.bytes_written());
             eprint!("\r\x1b[2K{table}: {rows} rows, read {read}, written {written}");
             // A terminal that is gone is no reason to stop working.
             let _ = std::io::stderr().flush();
@@ -120,10 +121,10 @@ fn skipped_lines(text: &mut String, skipped: &[Skipped]) {
 
 fn clean_up_lines(text: &mut String, report: &CleanUpReport) {
     if let Some(expired) = &report.expire_snapshots {
-        line(text, "expire-snapshots", &expired.summary());
+        line(text, "expire-snapshots", &expire_summary(expired));
     }
     if let Some(orphans) = &report.remove_orphan_files {
-        line(text, "remove-orphan-files", &orphans.summary());
+        line(text, "remove-orphan-files", &orphan_summary(orphans));
     }
     for (action, reason) in &report.skipped {
         line(text, action, &format!("skipped: {reason}"));
@@ -131,6 +132,74 @@ fn clean_up_lines(text: &mut String, report: &CleanUpReport) {
     for (action, error) in &report.errors {
         line(text, action, &format!("failed: {error}"));
     }
+}
+
+/// One line on what a step did.
+pub(crate) fn step_summary(report: &StepReport) -> String {
+    match report {
+        StepReport::RewriteDataFiles(report) => format!("rewrite-data-files: {}", rewrite_summary(report)),
+        StepReport::CleanUp(report) => {
+            let mut parts = Vec::new();
+            if let Some(expired) = &report.expire_snapshots {
+                parts.push(format!("expire-snapshots: {}", expire_summary(expired)));
+            }
+            if let Some(orphans) = &report.remove_orphan_files {
+                parts.push(format!("remove-orphan-files: {}", orphan_summary(orphans)));
+            }
+            parts.extend(report.skipped.iter().map(|(action, reason)| format!("{action}: skipped, {reason}")));
+            parts.extend(report.errors.iter().map(|(action, error)| format!("{action}: failed, {error}")));
+            parts.join("; ")
+        }
+    }
+}
+
+fn total<K>(tallies: &BTreeMap<K, Tally>) -> Tally {
+    let mut sum = Tally::default();
+    for tally in tallies.values() {
+        sum.files += tally.files;
+        sum.bytes += tally.bytes;
+    }
+    sum
+}
+
+fn expire_summary(report: &ExpireReport) -> String {
+    if let Some(error) = &report.error {
+        return format!("failed: {error}");
+    }
+    if report.outcome == ExpireOutcome::Nothing {
+        return "nothing to expire".into();
+    }
+    let (deleted, failed) = (total(&report.deleted), total(&report.failed));
+    let mut text = format!(
+        "{} snapshots expired, {} files ({}) deleted",
+        report.expired_snapshots,
+        deleted.files,
+        bytes(deleted.bytes)
+    );
+    if failed.files > 0 {
+        let _ = write!(text, ", {} could not be deleted", failed.files);
+    }
+    text
+}
+
+fn orphan_summary(report: &OrphanReport) -> String {
+    if let Some(error) = &report.error {
+        return format!("failed: {error}");
+    }
+    if let Some(refused) = &report.refused {
+        return format!("refused ({}): {}", refused.reason, refused.detail);
+    }
+    let (removable, deleted, kept) = (total(&report.removable), total(&report.deleted), total(&report.kept));
+    format!(
+        "{} files listed, {} unreferenced ({}), {} may go, {} deleted ({}), {} kept for now",
+        report.listed.files,
+        report.orphans.files,
+        bytes(report.orphans.bytes),
+        removable.files,
+        deleted.files,
+        bytes(deleted.bytes),
+        kept.files
+    )
 }
 
 /// The plan of one table.
@@ -168,7 +237,7 @@ pub(super) fn table_plan(plan: &TablePlan) {
     }
     match &plan.remove_orphan_files {
         ActionPlan::Nothing(reason) => line(&mut text, "remove-orphan-files", reason),
-        ActionPlan::Would(report) => line(&mut text, "remove-orphan-files", &report.summary()),
+        ActionPlan::Would(report) => line(&mut text, "remove-orphan-files", &orphan_summary(report)),
     }
     let _ = writeln!(text, "  settings:");
     for (key, origin) in &plan.origins {

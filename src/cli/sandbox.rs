@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -69,8 +68,8 @@ pub(super) async fn sandbox(
     let config_path = dir.join("icewright.toml");
     std::fs::write(&config_path, &text)
         .map_err(|e| Error::unavailable(format!("write {}: {e}", config_path.display())))?;
-    let config = Config::parse("the sandbox's configuration", &text)
-        .map_err(|problems| Error::internal(format!("{problems}")))?;
+    let loaded = Config::parse("the sandbox's configuration", &text);
+    let config = loaded.map_err(|problems| Error::internal(problems.to_string()))?.config;
     println!("Iceberg REST catalog  http://{catalog_address}  (tables sandbox: shop.orders, shop.server_logs)");
     println!("metrics               http://{address}/metrics");
     println!("health                http://{address}/healthz");

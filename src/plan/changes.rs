@@ -5,14 +5,8 @@
 use iceberg::spec::Operation;
 
 use crate::catalog::LoadedTable;
-use crate::run_id::SUMMARY_ACTION;
+use crate::run_id::{SUMMARY_ACTION, SUMMARY_PLANNED_SNAPSHOT, SUMMARY_RUN_COMPLETE};
 
-/// Summary key: the snapshot a rewrite was planned from. What others committed after it is not in the rewrite, though it
-/// may precede the rewrite's own snapshots.
-pub const SUMMARY_PLANNED_SNAPSHOT: &str = "icewright.planned-snapshot-id";
-/// Summary key: `true` on the commit with which every group of the plan is in the table; `false` on earlier batches, and on
-/// the last one of a run in which a group failed or was given up.
-pub const SUMMARY_RUN_COMPLETE: &str = "icewright.run-complete";
 /// Value of [`SUMMARY_ACTION`] on a compaction.
 const ACTION: &str = "rewrite-data-files";
 

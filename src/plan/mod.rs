@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use iceberg::spec::SnapshotRef;
 
-pub use changes::{SUMMARY_PLANNED_SNAPSHOT, SUMMARY_RUN_COMPLETE, changed_since_last_rewrite};
+pub use changes::changed_since_last_rewrite;
 pub use check::check_rewrite_plan;
 pub use rewrite_data_files::plan_rewrite_data_files;
 

@@ -1,19 +1,23 @@
 //! The tables of all configured catalogs: found, matched with policies, opened.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::{StreamExt, TryStreamExt, stream};
 use iceberg::{NamespaceIdent, TableIdent};
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, LoadedTable, RequestObserver};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::policy::{PolicySet, ResolvedPolicy, TableName};
-use crate::storage::Storages;
+use crate::config::CatalogConfig;
+use crate::storage::credentials::CatalogCredentials;
+use crate::storage::instrument::InstrumentedStore;
+use crate::storage::{self, StoreRef};
+use crate::table::references::own_directories;
 use crate::table::TableHandle;
 
-/// Tables whose location is asked for at the same time.
-const LOCATION_CONCURRENCY: usize = 16;
+/// Tables whose directories are asked for at the same time.
+const LOOK_UP_CONCURRENCY: usize = 16;
 /// Namespaces of a catalog at most; more is taken for a loop.
 const NAMESPACES_MAX: usize = 100_000;
 
@@ -21,22 +25,35 @@ const NAMESPACES_MAX: usize = 100_000;
 pub struct Fleet {
     catalogs: BTreeMap<String, Member>,
     policies: PolicySet,
-    /// Locations of tables seen. A table's location hardly ever changes, and a dropped table is forgotten.
-    locations: Mutex<HashMap<TableName, String>>,
+    /// Directories of tables seen. They hardly ever change, and a dropped table is forgotten.
+    directories: Mutex<HashMap<TableName, Vec<String>>>,
 }
 
 /// One catalog with the way to its tables' files.
 pub struct Member {
     /// The catalog.
     pub catalog: Arc<dyn Catalog>,
-    /// Opens stores for its tables.
-    pub storages: Storages,
+    /// Its configuration, for the properties of stores.
+    pub config: CatalogConfig,
+    /// Learns of the stores' requests.
+    pub observer: Arc<dyn RequestObserver>,
+}
+
+impl Member {
+    /// The store for a table's files. Secrets among the properties are read anew, so that rotated ones take effect.
+    async fn store(&self, ident: &TableIdent, loaded: &LoadedTable) -> Result<StoreRef> {
+        let mut properties = self.catalog.storage_properties().await?;
+        properties.extend(self.config.resolve_properties()?);
+        let source = CatalogCredentials { catalog: self.catalog.clone(), table: ident.clone() };
+        let store = storage::for_table(&properties, loaded, Arc::new(source));
+        Ok(InstrumentedStore::wrap(store, self.observer.clone()))
+    }
 }
 
 impl Fleet {
     /// A fleet of these catalogs, by their names in the configuration.
     pub fn new(catalogs: BTreeMap<String, Member>, policies: PolicySet) -> Self {
-        Self { catalogs, policies, locations: Mutex::default() }
+        Self { catalogs, policies, directories: Mutex::default() }
     }
 
     /// Names of the catalogs.
@@ -91,10 +108,10 @@ impl Fleet {
         let member = self.member(&name.catalog)?;
         let ident = ident(name)?;
         let loaded = member.catalog.load_table(&ident).await.context(|| format!("load table {name}"))?;
-        self.remember(name, loaded.metadata.location());
-        let store = member.storages.for_table(&ident, &loaded, member.catalog.clone())?;
+        self.remember(name, own_directories(&loaded)?);
+        let store = member.store(&ident, &loaded).await?;
         Ok(TableHandle {
-            name: name.clone(),
+            catalog_name: name.catalog.clone(),
             ident,
             catalog: member.catalog.clone(),
             store,
@@ -102,39 +119,52 @@ impl Fleet {
         })
     }
 
-    /// Names and locations of all other tables in the same catalog.
+    /// Names and directories of all other tables in the same catalog.
     pub async fn neighbours(&self, name: &TableName) -> Result<Vec<(String, String)>> {
         let member = self.member(&name.catalog)?;
         let others = self.all_tables(&name.catalog).await?.into_iter().filter(|other| other != name);
-        let located = stream::iter(others)
+        let located: Vec<Vec<(String, String)>> = stream::iter(others)
             .map(|other| async move {
-                if let Some(location) = self.location(&other) {
-                    return Ok(Some((other.to_string(), location)));
-                }
-                match member.catalog.table_location(&ident(&other)?).await {
-                    Ok(location) => {
-                        self.remember(&other, &location);
-                        Ok(Some((other.to_string(), location)))
-                    }
-                    Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-                    Err(error) => Err(error.context(format!("load table {other}"))),
-                }
+                let directories = match self.remembered(&other) {
+                    Some(directories) => directories,
+                    None => self.look_up(member, &other).await?,
+                };
+                Ok::<_, Error>(directories.into_iter().map(|directory| (other.to_string(), directory)).collect())
             })
-            .buffer_unordered(LOCATION_CONCURRENCY);
-        located.try_filter_map(|found: Option<(String, String)>| async move { Ok(found) }).try_collect().await
+            .buffer_unordered(LOOK_UP_CONCURRENCY)
+            .try_collect()
+            .await?;
+        Ok(located.into_iter().flatten().collect())
+    }
+
+    /// A table that is gone meanwhile has no directories.
+    async fn look_up(&self, member: &Member, other: &TableName) -> Result<Vec<String>> {
+        match member.catalog.load_table(&ident(other)?).await {
+            Ok(loaded) => {
+                let directories = own_directories(&loaded)?;
+                self.remember(other, directories.clone());
+                Ok(directories)
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(error.context(format!("load table {other}"))),
+        }
     }
 
     /// Drops what is remembered of a table.
     pub fn forget(&self, name: &TableName) {
-        self.locations.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        self.known().remove(name);
     }
 
-    fn remember(&self, name: &TableName, location: &str) {
-        self.locations.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), location.to_owned());
+    fn remember(&self, name: &TableName, directories: Vec<String>) {
+        self.known().insert(name.clone(), directories);
     }
 
-    fn location(&self, name: &TableName) -> Option<String> {
-        self.locations.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    fn remembered(&self, name: &TableName) -> Option<Vec<String>> {
+        self.known().get(name).cloned()
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<TableName, Vec<String>>> {
+        self.directories.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -14,9 +14,8 @@ use crate::commit::replace::{StartSnapshot, commit_rewrite};
 use crate::commit::{CommitContext, CommitResult};
 use crate::error::{Error, ErrorKind, Result};
 use crate::inspect::inspect_table;
-use crate::plan::rewrite_data_files::{nothing_new_since_last_rewrite, plan_rewrite_data_files};
-use crate::plan::{FileGroup, RewritePlan, check};
-use crate::policy::TablePolicy;
+use crate::plan::{FileGroup, RewritePlan, changed_since_last_rewrite, check_rewrite_plan, plan_rewrite_data_files};
+use crate::policy::{PartitionSelection, TablePolicy};
 use crate::report::run_report::RewriteReport;
 use crate::rewrite::{Progress, RewriteContext, RewriteResult, rewrite_file_group};
 use crate::run_id::RunId;
@@ -40,12 +39,13 @@ pub async fn plan(
     if table.loaded.current_snapshot().is_none() {
         return Ok(Err("the table has no snapshot".into()));
     }
-    if let Some(reason) = nothing_new_since_last_rewrite(&table.loaded, policy) {
-        return Ok(Err(reason));
+    let all = policy.rewrite_data_files.partitions == PartitionSelection::All;
+    if all && policy.rewrite_data_files.rewrite_all && !changed_since_last_rewrite(&table.loaded) {
+        return Ok(Err("no new snapshot since the last compaction".into()));
     }
     let state = inspect_table(table, &env.manifests, INSPECT_CONCURRENCY).await?;
     let plan = plan_rewrite_data_files(&state, policy, commit_interval, env.clock.now_ms())?;
-    check::check_rewrite_plan(&state, &plan)?;
+    check_rewrite_plan(&plan, &state, &policy.rewrite_data_files)?;
     Ok(Ok(plan))
 }
 

@@ -1,25 +1,30 @@
 //! The story of one run of one table, a step at a time. Steps never overlap for a table; the wait between them belongs to the caller.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::clean::{ExpireReport, OrphanReport, expire_snapshots, remove_orphan_files};
+use crate::clean::{CANDIDATES_PER_RUN, ExpireOutcome, ExpireReport, OrphanReport, OrphanRequest, expire_snapshots, remove_orphan_files};
 use crate::commit::CommitContext;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Context, Error, ErrorKind, Result};
 use crate::plan::expire_snapshots::plan_expire_snapshots;
-use crate::policy::{ResolvedPolicy, commit_interval};
+use crate::policy::{ResolvedPolicy, TableName, commit_interval};
 use crate::report::Outcome;
 use crate::report::run_report::{RewriteReport, outcome_of};
 use crate::rewrite::Progress;
 use crate::run_id::RunId;
 use crate::schedule::due::{self, NextStep, Step};
 use crate::schedule::env::Env;
-use crate::schedule::fleet::{Fleet, TableName};
+use crate::schedule::fleet::Fleet;
 use crate::schedule::rewrite_data_files::rewrite_data_files;
 use crate::table::TableHandle;
 use crate::table::history::last_own_run;
+
+const EXPIRE: &str = "expire-snapshots";
+const ORPHANS: &str = "remove-orphan-files";
+const DISABLED: &str = "disabled by the policy";
 
 /// A run from its first step to its last.
 #[derive(Debug, Clone, Copy)]
@@ -36,36 +41,46 @@ impl Run {
 }
 
 /// What a step did.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "step")]
 pub enum StepReport {
     /// Compaction.
     RewriteDataFiles(RewriteReport),
     /// The two clean-ups.
-    CleanUp(CleanUpReport),
+    CleanUp(Box<CleanUpReport>),
 }
 
-/// What the two clean-ups did; `Err` texts say why one could not begin.
-#[derive(Debug, Clone, Default, Serialize)]
+/// What the two clean-ups did. An action that is `None` was not begun; `skipped` and `errors` say why.
+#[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct CleanUpReport {
     /// Snapshot expiry.
     pub expire_snapshots: Option<ExpireReport>,
     /// Orphan removal.
     pub remove_orphan_files: Option<OrphanReport>,
-    /// Why an action was not done, by action.
-    pub skipped: Vec<(String, String)>,
-    /// What failed, by action.
-    pub errors: Vec<(String, String)>,
+    /// Why an action was not begun although nothing is wrong.
+    pub skipped: BTreeMap<&'static str, String>,
+    /// Why an action could not begin.
+    pub errors: BTreeMap<&'static str, String>,
 }
 
 impl StepReport {
+    /// Which step it was.
+    pub fn step(&self) -> Step {
+        match self {
+            Self::RewriteDataFiles(_) => Step::RewriteDataFiles,
+            Self::CleanUp(_) => Step::CleanUp,
+        }
+    }
+
     /// The step's outcome as a whole.
     pub fn outcome(&self) -> Outcome {
         match self {
             Self::RewriteDataFiles(report) => report.outcome,
-            Self::CleanUp(report) if report.failed() => Outcome::Failed,
-            Self::CleanUp(_) => Outcome::Success,
+            Self::CleanUp(report) => {
+                let (expired, removed) = (report.expire_outcome(), report.orphan_outcome());
+                if expired.is_failure() || removed == Outcome::Skipped { expired } else { removed }
+            }
         }
     }
 }
@@ -93,7 +108,7 @@ impl Subject {
     /// Loads the table. [`ErrorKind::NotFound`] if it is gone.
     pub async fn load(fleet: &Fleet, name: &TableName) -> Result<Self> {
         let resolved = fleet
-            .policy(name)
+            .policy(name)?
             .ok_or_else(|| Error::new(ErrorKind::Config, format!("no policy matches {name}")))?;
         let table = fleet.open(name).await?;
         let commit_interval = commit_interval(&table.loaded, &resolved.policy);
@@ -138,7 +153,6 @@ pub async fn rewrite_step(env: &Env, subject: &Subject, run: Run, progress: Arc<
         | Outcome::Failed
         | Outcome::Cancelled => due::after_rewrite(last_commit, subject.delay(), now),
     };
-    report.skipped.shrink_to_fit();
     StepDone { report: StepReport::RewriteDataFiles(report), next }
 }
 
@@ -146,36 +160,33 @@ pub async fn rewrite_step(env: &Env, subject: &Subject, run: Run, progress: Arc<
 pub async fn clean_up_step(env: &Env, fleet: &Fleet, name: &TableName, subject: Subject, run: Run) -> Result<StepDone> {
     let _active = env.active.enter(run.run_id);
     let mut report = CleanUpReport::default();
-    let table = expire(env, &subject, run, &mut report).await;
-    if env.cancel.is_cancelled() {
-        report.skipped.push(("remove-orphan-files".into(), "the process is stopping".into()));
-    } else {
-        orphans(env, fleet, name, &subject, &table, &mut report).await;
+    expire(env, &subject, run, &mut report).await;
+    if report.is_unsettled() {
+        report.skipped.insert(ORPHANS, "a commit's outcome is not known yet".into());
+    } else if env.cancel.is_cancelled() {
+        report.skipped.insert(ORPHANS, "the process is stopping".into());
+    } else if let Err(error) = orphans(env, fleet, name, &subject, &mut report).await {
+        report.refuse(ORPHANS, &error);
     }
     let now = env.clock.now_ms();
     let next = due::after_clean_up(run.run_id.started_ms(), &subject.resolved.policy, now)?;
-    Ok(StepDone { report: StepReport::CleanUp(report), next })
+    Ok(StepDone { report: StepReport::CleanUp(Box::new(report)), next })
 }
 
-async fn expire(env: &Env, subject: &Subject, run: Run, report: &mut CleanUpReport) -> TableHandle {
-    const ACTION: &str = "expire-snapshots";
+async fn expire(env: &Env, subject: &Subject, run: Run, report: &mut CleanUpReport) {
     let policy = &subject.resolved.policy;
     if !policy.expire_snapshots.enabled {
-        report.skipped.push((ACTION.into(), "disabled by the policy".into()));
-        return subject.table.clone();
+        report.skipped.insert(EXPIRE, DISABLED.into());
+        return;
     }
-    let plan = plan_expire_snapshots(&subject.table.loaded, policy, subject.commit_interval, env.clock.now_ms(), &[]);
-    match plan {
+    let now = env.clock.now_ms();
+    match plan_expire_snapshots(&subject.table.loaded, policy, subject.commit_interval, now, &[]) {
         Ok(plan) => {
             let context = CommitContext::new(run.run_id);
-            let (expired, table) = expire_snapshots(&subject.table, &plan, &context, env.clock.as_ref()).await;
-            report.expire_snapshots = Some(expired);
-            table
+            report.expire_snapshots =
+                Some(expire_snapshots(&subject.table, &plan, &context, env.clock.as_ref()).await);
         }
-        Err(error) => {
-            report.refuse(ACTION, &error);
-            subject.table.clone()
-        }
+        Err(error) => report.refuse(EXPIRE, &error),
     }
 }
 
@@ -184,36 +195,75 @@ async fn orphans(
     fleet: &Fleet,
     name: &TableName,
     subject: &Subject,
-    table: &TableHandle,
     report: &mut CleanUpReport,
-) {
-    const ACTION: &str = "remove-orphan-files";
-    let policy = &subject.resolved.policy;
-    if !policy.remove_orphan_files.enabled {
-        report.skipped.push((ACTION.into(), "disabled by the policy".into()));
-        return;
+) -> Result<()> {
+    if !subject.resolved.policy.remove_orphan_files.enabled {
+        report.skipped.insert(ORPHANS, DISABLED.into());
+        return Ok(());
     }
-    let neighbours = match fleet.neighbours(name).await {
-        Ok(neighbours) => neighbours,
-        Err(error) => {
-            report.errors.push((ACTION.into(), error.context("find the locations of the catalog's other tables").to_string()));
-            return;
+    let neighbours = fleet.neighbours(name).await.context(|| "find the directories of the catalog's other tables")?;
+    let table = subject.table.refresh().await?;
+    let is_active = |run_id| env.active.contains(run_id);
+    let request = subject.orphan_request(env, &is_active, &neighbours);
+    report.remove_orphan_files = Some(remove_orphan_files(&table, &request).await);
+    Ok(())
+}
+
+impl Subject {
+    /// What orphan removal is asked for on this table.
+    pub fn orphan_request<'a>(
+        &'a self,
+        env: &Env,
+        is_active: &'a (dyn Fn(RunId) -> bool + Sync),
+        neighbours: &'a [(String, String)],
+    ) -> OrphanRequest<'a> {
+        OrphanRequest {
+            policy: &self.resolved.policy,
+            commit_interval: self.commit_interval,
+            run_timeout: env.run_timeout,
+            now_ms: env.clock.now_ms(),
+            is_active,
+            neighbours,
+            candidates_max: CANDIDATES_PER_RUN,
         }
-    };
-    match remove_orphan_files(table, policy, subject.commit_interval, env, &neighbours).await {
-        Ok(removed) => report.remove_orphan_files = Some(removed),
-        Err(error) => report.refuse(ACTION, &error),
     }
 }
 
 impl CleanUpReport {
-    fn refuse(&mut self, action: &str, error: &Error) {
-        let entry = (action.to_owned(), error.to_string());
-        if outcome_of(error.kind()) == Outcome::Skipped { self.skipped.push(entry) } else { self.errors.push(entry) }
+    fn refuse(&mut self, action: &'static str, error: &Error) {
+        let group = if outcome_of(error.kind()) == Outcome::Skipped { &mut self.skipped } else { &mut self.errors };
+        group.insert(action, error.to_string());
     }
 
-    /// Whether anything failed.
-    pub fn failed(&self) -> bool {
-        !self.errors.is_empty()
+    fn is_unsettled(&self) -> bool {
+        self.expire_snapshots.as_ref().is_some_and(|report| report.outcome == ExpireOutcome::Unknown)
+    }
+
+    /// How expiry ended.
+    pub fn expire_outcome(&self) -> Outcome {
+        match &self.expire_snapshots {
+            Some(report) if report.outcome == ExpireOutcome::Unknown => Outcome::Unknown,
+            Some(report) => action_outcome(report.error.as_ref(), report.failed.is_empty(), false),
+            None if self.errors.contains_key(EXPIRE) => Outcome::Failed,
+            None => Outcome::Skipped,
+        }
+    }
+
+    /// How orphan removal ended.
+    pub fn orphan_outcome(&self) -> Outcome {
+        match &self.remove_orphan_files {
+            Some(report) => action_outcome(report.error.as_ref(), report.failed.is_empty(), report.refused.is_some()),
+            None if self.errors.contains_key(ORPHANS) => Outcome::Failed,
+            None => Outcome::Skipped,
+        }
+    }
+}
+
+fn action_outcome(error: Option<&Error>, all_deleted: bool, refused: bool) -> Outcome {
+    match error {
+        Some(error) => outcome_of(error.kind()),
+        None if !all_deleted => Outcome::Failed,
+        None if refused => Outcome::Skipped,
+        None => Outcome::Success,
     }
 }

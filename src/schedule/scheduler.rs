@@ -9,11 +9,12 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::error::ErrorKind;
+use crate::policy::TableName;
 use crate::report::events::{self, Reporter};
 use crate::rewrite::Progress;
 use crate::schedule::due::{self, NextStep, Step};
 use crate::schedule::env::Env;
-use crate::schedule::fleet::{Fleet, TableName};
+use crate::schedule::fleet::Fleet;
 use crate::schedule::run_table::{Run, StepDone, Subject, clean_up_step, rewrite_step};
 
 /// How often the loop looks for due tables.

@@ -1,7 +1,7 @@
 //! Files of tables. Paths are the absolute URIs that metadata holds (`s3://bucket/key`, `file:///dir/f`, `/dir/f`),
 //! kept verbatim as opaque text. [`Store::delete_batch`] is called from [`delete_files`] only.
 
-mod credentials;
+pub mod credentials;
 pub mod delete_files;
 pub mod instrument;
 pub mod local;
