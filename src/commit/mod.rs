@@ -1,11 +1,24 @@
 //! The only place that changes a table: refresh -> revalidate -> attempt -> settle.
 //! Input: what was rewritten or what shall expire, and the snapshot it was planned from.
-//! It never chooses what to do, and it deletes nothing: only [`CommitResult::NotCommitted`] lets the caller delete outputs.
+//! It never chooses what to do, and of files it deletes only its own metadata files of attempts that lost:
+//! only [`CommitResult::NotCommitted`] lets the caller delete outputs.
+
+mod change;
+mod expire;
+mod replace;
+mod revalidate;
+mod settle;
 
 pub mod expire;
 
 use std::time::Duration;
 
+use iceberg::spec::{FormatVersion, Snapshot};
+
+pub use expire::commit_expire;
+pub use replace::commit_rewrite;
+
+use crate::catalog::LoadedTable;
 use crate::error::Error;
 use crate::run_id::RunId;
 use crate::table::TableHandle;
@@ -35,6 +48,44 @@ pub struct Committed {
     pub conflicts: u32,
     /// Answers lost on the way (settled since).
     pub unknown_outcomes: u32,
+    /// Why only part of it is in the table: an expiry of many snapshots goes in several commits.
+    pub incomplete: Option<Error>,
+}
+
+/// What a rewrite was planned from. All of it is fixed at planning: the snapshot may be gone when the commit is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StartSnapshot {
+    /// The table.
+    pub table_uuid: uuid::Uuid,
+    /// The snapshot.
+    pub snapshot_id: i64,
+    /// Its sequence number, which the outputs will carry; 0 in version 1.
+    pub sequence_number: i64,
+    /// Format version of the table.
+    pub format_version: FormatVersion,
+    /// The table's current schema.
+    pub schema_id: i32,
+    /// The table's default partition spec, which the outputs are written in.
+    pub default_spec_id: i32,
+}
+
+impl StartSnapshot {
+    /// Planning from `snapshot` of a table as loaded.
+    pub fn of(loaded: &LoadedTable, snapshot: &Snapshot) -> Self {
+        Self::at(loaded, snapshot.snapshot_id(), snapshot.sequence_number())
+    }
+
+    fn at(loaded: &LoadedTable, snapshot_id: i64, sequence_number: i64) -> Self {
+        let metadata = &loaded.metadata;
+        Self {
+            table_uuid: metadata.uuid(),
+            snapshot_id,
+            sequence_number,
+            format_version: metadata.format_version(),
+            schema_id: metadata.current_schema_id(),
+            default_spec_id: metadata.default_partition_spec_id(),
+        }
+    }
 }
 
 /// Who commits, and how stubbornly. Defaults are Iceberg's `commit.retry.*`.
@@ -56,3 +107,6 @@ impl CommitContext {
         Self { run_id, retries: 4, min_wait: Duration::from_millis(100), max_wait: Duration::from_secs(60) }
     }
 }
+
+#[cfg(test)]
+mod tests;

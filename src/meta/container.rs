@@ -17,7 +17,7 @@ const BLOCK_TARGET: usize = 64 << 10;
 
 /// How blocks are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Codec {
+pub(crate) enum Codec {
     /// Not at all.
     Null,
     /// Raw deflate; Iceberg calls it gzip.
@@ -176,6 +176,7 @@ impl<'a> Container<'a> {
 #[derive(Debug)]
 pub(crate) struct ContainerWriter {
     out: Vec<u8>,
+    header_len: usize,
     codec: Codec,
     sync: [u8; SYNC_LEN],
     block: Vec<u8>,
@@ -194,7 +195,7 @@ impl ContainerWriter {
         }
         put_long(&mut out, 0);
         out.extend_from_slice(&sync);
-        Self { out, codec, sync, block: Vec::new(), count: 0 }
+        Self { header_len: out.len(), out, codec, sync, block: Vec::new(), count: 0 }
     }
 
     /// Appends a record: `encode` writes its bytes.
@@ -204,9 +205,9 @@ impl ContainerWriter {
         if self.block.len() >= BLOCK_TARGET { self.flush() } else { Ok(()) }
     }
 
-    /// Bytes so far, the open block not counted.
-    pub(crate) fn len(&self) -> usize {
-        self.out.len()
+    /// Bytes of finished blocks.
+    pub(crate) fn body_len(&self) -> usize {
+        self.out.len() - self.header_len
     }
 
     fn flush(&mut self) -> Result<()> {

@@ -7,9 +7,23 @@ mod container;
 mod entry;
 mod list;
 mod partition;
+mod partition_summary;
+mod produce;
 mod read;
+mod schema;
+pub(crate) mod splice;
+mod summary;
+pub(crate) mod write;
 
-pub use container::Codec;
 pub use list::{read_manifest_list, read_manifest_list_at};
 pub use partition::partition_type;
+pub use produce::{Additions, PreparedSnapshot, prepare_additions};
+pub(crate) use produce::{head_requirements, head_updates, new_snapshot};
 pub use read::{PathEntry, read_all_manifest_paths, read_manifest, read_manifest_paths};
+pub use summary::SummaryBuilder;
+pub use write::{SnapshotIdentity, SnapshotWriter};
+
+#[cfg(test)]
+pub(crate) mod doubles;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,383 @@
+//! The `replace` snapshot of a rewrite: refresh, revalidate, write metadata files, ask the catalog, settle.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt};
+use iceberg::spec::{DataContentType, DataFile, ManifestContentType, ManifestFile, Operation, Summary};
+use iceberg::{TableRequirement, TableUpdate};
+
+use super::change::{Change, plan_change};
+use super::revalidate::{Verdict, check_results, inputs_live, revalidate};
+use super::settle::{self, Fate, OpenRequest};
+use super::{CommitContext, CommitResult, Committed, StartSnapshot};
+use crate::catalog::{CommitOutcome, LoadedTable};
+use crate::clock::{Clock, snapshot_id};
+use crate::error::{Error, ErrorKind, Result};
+use crate::meta::splice::splice;
+use crate::meta::{
+    SnapshotIdentity, SnapshotWriter, SummaryBuilder, head_requirements, head_updates, new_snapshot, read_manifest,
+    read_manifest_list,
+};
+use crate::rewrite::RewriteResult;
+use crate::run_id::{SUMMARY_ACTION, SUMMARY_RUN_ID};
+use crate::storage::delete_files::{Proof, delete_files};
+use crate::table::{FileEntry, TableHandle, TableState};
+
+/// Manifests read side by side.
+const READS: usize = 8;
+
+/// Commits finished rewrites, made from `start`, as one `replace` snapshot on `main`.
+///
+/// Before each attempt the table is loaded anew and the results are held against it. New files get the data sequence number of
+/// `start`; delete files that provably apply to nothing any more leave with the commit. Version 3 tables are refused. Metadata
+/// files of attempts that lost are deleted; data files never are.
+pub async fn commit_rewrite(
+    table: &TableHandle,
+    start: &StartSnapshot,
+    results: &[RewriteResult],
+    ctx: &CommitContext,
+    clock: &dyn Clock,
+) -> CommitResult {
+    if let Err(error) = check_results(results) {
+        return CommitResult::NotCommitted(error);
+    }
+    let commit = Commit {
+        table: table.clone(),
+        start,
+        results,
+        ctx,
+        clock,
+        snapshot_id: snapshot_id(clock.uuid()),
+        manifests: HashMap::new(),
+        reusable: None,
+        attempts: Vec::new(),
+        written: Vec::new(),
+        open: Vec::new(),
+        inputs_live: true,
+        conflicts: 0,
+        unknown_outcomes: 0,
+    };
+    commit.run().await
+}
+
+/// How an attempt went on.
+enum Step {
+    Done(Box<CommitResult>),
+    Again(Error),
+}
+
+/// What an attempt refers to among the files written here.
+struct Attempt {
+    list: String,
+    manifests: HashSet<String>,
+    removed_delete_files: usize,
+}
+
+/// Manifests of an earlier attempt, good for a later one that needs the same.
+struct Reusable {
+    added: Vec<ManifestFile>,
+    spliced: Vec<ManifestFile>,
+    sources: Vec<String>,
+    removed: HashSet<Arc<str>>,
+}
+
+struct Request {
+    requirements: Vec<TableRequirement>,
+    updates: Vec<TableUpdate>,
+    open: OpenRequest,
+}
+
+struct Commit<'a> {
+    table: TableHandle,
+    start: &'a StartSnapshot,
+    results: &'a [RewriteResult],
+    ctx: &'a CommitContext,
+    clock: &'a dyn Clock,
+    /// The same for all attempts: at most one can be in the table, and it is found by this.
+    snapshot_id: i64,
+    /// Entries by manifest path; manifests are immutable.
+    manifests: HashMap<String, Arc<Vec<Arc<FileEntry>>>>,
+    reusable: Option<Reusable>,
+    attempts: Vec<Attempt>,
+    written: Vec<String>,
+    /// Requests whose fate is open.
+    open: Vec<OpenRequest>,
+    /// Whether all inputs were live at the head last looked at.
+    inputs_live: bool,
+    conflicts: u32,
+    unknown_outcomes: u32,
+}
+
+impl Commit<'_> {
+    async fn run(mut self) -> CommitResult {
+        let mut last = Error::internal("no attempt was made");
+        for attempt in 0..=self.ctx.retries {
+            if attempt > 0 {
+                tokio::time::sleep(settle::backoff(self.ctx, attempt, self.clock.uuid())).await;
+            }
+            match self.attempt(attempt + 1).await {
+                Step::Done(result) => return *result,
+                Step::Again(error) => last = error,
+            }
+        }
+        self.give_up(last).await
+    }
+
+    async fn attempt(&mut self, number: u32) -> Step {
+        match self.table.refresh().await {
+            Ok(table) => self.table = table,
+            Err(error) if error.kind() == ErrorKind::Unavailable => return Step::Again(error),
+            Err(error) => return self.done(error).await,
+        }
+        if let Some(result) = self.look_for_own().await {
+            return Step::Done(Box::new(result));
+        }
+        let prepared = match self.prepare(number).await {
+            Ok(Some(request)) => request,
+            Ok(None) => return Step::Done(Box::new(self.committed(self.table.clone(), None).await)),
+            Err(error) if error.kind() == ErrorKind::Unavailable => return Step::Again(error),
+            Err(error) => return self.done(error).await,
+        };
+        let outcome = self.table.catalog.commit_table(&self.table.ident, prepared.requirements, prepared.updates).await;
+        match outcome {
+            CommitOutcome::Committed(loaded) if settle::has_snapshot(&loaded.metadata, self.snapshot_id) => {
+                let table = TableHandle { loaded: Arc::new(*loaded), ..self.table.clone() };
+                Step::Done(Box::new(self.committed(table, Some(self.snapshot_id)).await))
+            }
+            CommitOutcome::Conflict(error) => {
+                self.conflicts += 1;
+                Step::Again(error)
+            }
+            CommitOutcome::Refused(error) => self.done(error).await,
+            CommitOutcome::Committed(_) => {
+                let error = Error::new(ErrorKind::CommitUnknown, "the catalog's answer lacks the snapshot committed");
+                self.settle(prepared.open, error).await
+            }
+            CommitOutcome::Unknown(error) => self.settle(prepared.open, error).await,
+        }
+    }
+
+    /// Waits for the table to tell what became of a request whose answer was lost.
+    ///
+    /// If that stays open, another attempt is still safe: both add the same snapshot id onto the same head, so that the one
+    /// that comes first makes the other fail.
+    async fn settle(&mut self, request: OpenRequest, error: Error) -> Step {
+        self.unknown_outcomes += 1;
+        self.open.push(request);
+        for check in 1..=settle::CHECKS {
+            tokio::time::sleep(settle::backoff(self.ctx, check, self.clock.uuid())).await;
+            let Ok(table) = self.table.refresh().await else { continue };
+            self.table = table;
+            if let Some(result) = self.look_for_own().await {
+                return Step::Done(Box::new(result));
+            }
+            if self.open.is_empty() {
+                break;
+            }
+        }
+        Step::Again(error)
+    }
+
+    /// Settles open requests by the metadata at hand; a result if one of them has been applied.
+    async fn look_for_own(&mut self) -> Option<CommitResult> {
+        let metadata = self.table.loaded.metadata.clone();
+        if settle::has_snapshot(&metadata, self.snapshot_id) {
+            return Some(self.committed(self.table.clone(), Some(self.snapshot_id)).await);
+        }
+        self.open.retain(|request| settle::judge(&metadata, self.snapshot_id, *request) == Fate::Open);
+        None
+    }
+
+    /// Revalidates and writes the files of an attempt. `None`: the rewrite turned out to be in the table.
+    async fn prepare(&mut self, number: u32) -> Result<Option<Request>> {
+        let loaded = self.table.loaded.clone();
+        let head = loaded.current_snapshot().cloned();
+        let head = head.ok_or_else(|| Error::new(ErrorKind::Conflict, "the table has no current snapshot any more"))?;
+        let state = self.load_state(&loaded, head.clone()).await?;
+        let start = match loaded.metadata.snapshot_by_id(self.start.snapshot_id) {
+            Some(start) if start.snapshot_id() != head.snapshot_id() => self.load_state(&loaded, start.clone()).await?,
+            _ => state.clone(),
+        };
+        self.inputs_live = inputs_live(&state, self.results);
+        if revalidate(&state, self.start, &start.delete_files, self.results)? == Verdict::AlreadyCommitted {
+            return Ok(None);
+        }
+        let change = plan_change(&state, self.start, self.results)?;
+        let metadata = loaded.metadata.clone();
+        let identity = SnapshotIdentity {
+            snapshot_id: self.snapshot_id,
+            commit_uuid: self.clock.uuid(),
+            token: self.ctx.run_id.file_token(),
+        };
+        let store = self.table.store.clone();
+        let mut writer = SnapshotWriter::new(store.as_ref(), &metadata, identity)?;
+        let request = self.write(&mut writer, &state, &change, number).await;
+        self.written.extend_from_slice(writer.written());
+        request.map(Some)
+    }
+
+    /// Live files of a snapshot, from manifests read at most once.
+    async fn load_state(
+        &mut self,
+        loaded: &Arc<LoadedTable>,
+        snapshot: iceberg::spec::SnapshotRef,
+    ) -> Result<TableState> {
+        let store = self.table.store.clone();
+        let list = read_manifest_list(store.as_ref(), loaded, &snapshot).await?;
+        let missing: Vec<_> = list.iter().filter(|m| !self.manifests.contains_key(&m.manifest_path)).collect();
+        let reads = missing.into_iter().map(|manifest| {
+            let (store, loaded) = (store.clone(), loaded.clone());
+            async move {
+                let entries = read_manifest(store.as_ref(), &loaded, manifest).await?;
+                let entries = Arc::new(entries.into_iter().map(Arc::new).collect());
+                Ok::<_, Error>((manifest.manifest_path.clone(), entries))
+            }
+        });
+        let read: Vec<_> = futures::stream::iter(reads).buffer_unordered(READS).try_collect().await?;
+        self.manifests.extend(read);
+        let entries = list.iter().filter_map(|m| self.manifests.get(&m.manifest_path)).flat_map(|e| e.iter().cloned());
+        let (data_files, delete_files) = entries.partition(|e| e.content == DataContentType::Data);
+        Ok(TableState { loaded: loaded.clone(), snapshot: Some(snapshot), manifests: list, data_files, delete_files })
+    }
+
+    async fn write(
+        &mut self,
+        writer: &mut SnapshotWriter<'_>,
+        state: &TableState,
+        change: &Change,
+        number: u32,
+    ) -> Result<Request> {
+        self.write_manifests(writer, state, change).await?;
+        let Some(Reusable { added, spliced, .. }) = &self.reusable else {
+            return Err(Error::internal("manifests were not written"));
+        };
+        let own: Vec<_> = added.iter().chain(spliced).cloned().collect();
+        let mut manifests = own.clone();
+        manifests.extend(change.carried.iter().cloned());
+        let loaded = &state.loaded;
+        let parent = loaded.current_snapshot().map(|s| s.snapshot_id());
+        let list = writer.write_list(number, parent, manifests).await?;
+        self.attempts.push(Attempt {
+            list: list.clone(),
+            manifests: own.iter().map(|m| m.manifest_path.clone()).collect(),
+            removed_delete_files: change.removed_deletes.len(),
+        });
+        let summary = self.summary(state, change, own.len())?;
+        let snapshot = new_snapshot(loaded, self.snapshot_id, list, summary, self.clock.now_ms());
+        let mut requirements = head_requirements(loaded);
+        requirements.push(TableRequirement::CurrentSchemaIdMatch { current_schema_id: self.start.schema_id });
+        requirements.push(TableRequirement::DefaultSpecIdMatch { default_spec_id: self.start.default_spec_id });
+        let open = OpenRequest { parent, sequence_number: snapshot.sequence_number() };
+        Ok(Request { requirements, updates: head_updates(loaded, snapshot), open })
+    }
+
+    /// New files first, then rewritten manifests; those of an earlier attempt if they would be the same.
+    async fn write_manifests(
+        &mut self,
+        writer: &mut SnapshotWriter<'_>,
+        state: &TableState,
+        change: &Change,
+    ) -> Result<()> {
+        let sources: Vec<_> = change.spliced.iter().map(|m| m.manifest_path.clone()).collect();
+        let earlier = self.reusable.take();
+        let (added, spliced) = match earlier {
+            Some(r) if r.sources == sources && r.removed == change.removed => (r.added, Some(r.spliced)),
+            Some(r) => (r.added, None),
+            None => {
+                let files: Vec<DataFile> = self.results.iter().flat_map(|r| r.added.iter().cloned()).collect();
+                let (spec_id, sequence) = (self.start.default_spec_id, self.start.sequence_number);
+                (writer.write_added(ManifestContentType::Data, spec_id, &files, Some(sequence)).await?, None)
+            }
+        };
+        let spliced = match spliced {
+            Some(spliced) => spliced,
+            None => {
+                let spliced = splice(writer, &state.loaded, &change.spliced, &change.removed).await?;
+                if spliced.deleted != change.removed.len() {
+                    let (is, should) = (spliced.deleted, change.removed.len());
+                    return Err(Error::internal(format!(
+                        "{is} entries were removed from manifests instead of {should}"
+                    )));
+                }
+                spliced.manifests
+            }
+        };
+        self.reusable = Some(Reusable { added, spliced, sources, removed: change.removed.clone() });
+        Ok(())
+    }
+
+    fn summary(&self, state: &TableState, change: &Change, created: usize) -> Result<Summary> {
+        let mut summary = SummaryBuilder::default();
+        self.results.iter().flat_map(|r| &r.added).for_each(|f| summary.add(self.start.default_spec_id, f));
+        change.removed_data.iter().chain(&change.removed_deletes).for_each(|f| summary.remove(f));
+        let (added, removed) = summary.records();
+        if added > removed {
+            return Err(Error::internal(format!("a rewrite may not add rows: {removed} became {added}")));
+        }
+        let mut properties = summary.build(state.snapshot.as_ref().map(|s| s.summary()));
+        let own = [
+            ("manifests-created", created.to_string()),
+            ("manifests-kept", change.carried.len().to_string()),
+            ("manifests-replaced", (change.spliced.len() + change.dropped).to_string()),
+            ("engine-name", "icewright".to_owned()),
+            ("engine-version", env!("CARGO_PKG_VERSION").to_owned()),
+            (SUMMARY_RUN_ID, self.ctx.run_id.to_string()),
+            (SUMMARY_ACTION, "rewrite-data-files".to_owned()),
+        ];
+        properties.extend(own.into_iter().map(|(k, v)| (k.to_owned(), v)));
+        Ok(Summary { operation: Operation::Replace, additional_properties: properties })
+    }
+
+    async fn done(&mut self, error: Error) -> Step {
+        Step::Done(Box::new(self.give_up(error).await))
+    }
+
+    /// The end without a commit that is known of.
+    async fn give_up(&mut self, error: Error) -> CommitResult {
+        // Outputs that are live may not be cleaned, nor may those of an unknown attempt on the ground that inputs are gone:
+        // that may mean that it won and that its snapshot has since been expired.
+        let doubtful = self.unknown_outcomes > 0 && !self.inputs_live;
+        if !self.open.is_empty() || doubtful || self.outputs_live() {
+            let error = Error::new(ErrorKind::CommitUnknown, error.to_string());
+            return CommitResult::Unknown(error.context("commit of the rewrite could not be settled"));
+        }
+        self.clean(&HashSet::new()).await;
+        CommitResult::NotCommitted(error)
+    }
+
+    fn outputs_live(&self) -> bool {
+        let outputs: HashSet<_> = self.results.iter().flat_map(|r| &r.added).map(DataFile::file_path).collect();
+        self.manifests.values().any(|entries| entries.iter().any(|e| outputs.contains(e.file_path.as_ref())))
+    }
+
+    async fn committed(&mut self, table: TableHandle, snapshot_id: Option<i64>) -> CommitResult {
+        let list = table.loaded.metadata.snapshot_by_id(self.snapshot_id).map(|s| s.manifest_list().to_owned());
+        let winner = self.attempts.iter().find(|a| Some(&a.list) == list.as_ref());
+        let removed_delete_files = winner.or(self.attempts.last()).map_or(0, |a| a.removed_delete_files);
+        // Without the snapshot itself it cannot be told which files it uses.
+        if let Some(winner) = winner {
+            let used: HashSet<_> = winner.manifests.iter().chain([&winner.list]).cloned().collect();
+            self.clean(&used).await;
+        }
+        let (conflicts, unknown_outcomes) = (self.conflicts, self.unknown_outcomes);
+        CommitResult::Committed(Box::new(Committed {
+            table,
+            snapshot_id,
+            removed_delete_files,
+            conflicts,
+            unknown_outcomes,
+            incomplete: None,
+        }))
+    }
+
+    /// Deletes the metadata files written here, but for those in use.
+    async fn clean(&self, used: &HashSet<String>) {
+        let garbage: Vec<_> = self.written.iter().filter(|path| !used.contains(*path)).cloned().collect();
+        let report =
+            delete_files(self.table.store.as_ref(), &garbage, Proof::OwnUncommittedOutput(self.ctx.run_id)).await;
+        for (path, error) in report.failed {
+            tracing::warn!(%path, %error, "metadata file of a lost attempt could not be deleted");
+        }
+    }
+}
