@@ -1,1 +1,4 @@
 //! All integration tests, in one binary so that it is linked once.
+#![allow(clippy::unwrap_used, reason = "a test may fail where it likes")]
+
+mod clean;
