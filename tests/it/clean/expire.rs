@@ -306,3 +306,10 @@ async fn each_manifest_is_read_once_however_many_snapshots_share_it() {
     assert_eq!(world.catalog.commits(), 1);
     assert!(world.exists("data/1.parquet"));
 }
+
+#[test]
+fn the_actions_can_move_between_threads() {
+    fn is_send<T: Send>(_: impl FnOnce(&'static World) -> T) {}
+    is_send(|world| world.carry_out(Box::leak(Box::default())));
+    is_send(World::remove_orphans);
+}

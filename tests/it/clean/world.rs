@@ -164,7 +164,9 @@ impl World {
         };
         if !add.is_empty() {
             let live: Vec<Live> = add.iter().map(|p| (at(p), id, sequence)).collect();
-            live.iter().filter(|(p, ..)| !self.store.paths().contains(p)).for_each(|(p, ..)| self.file(p, age_ms));
+            let present = self.store.paths();
+            let missing = live.iter().filter(|(p, ..)| !present.contains(p) && !p.contains("/../"));
+            missing.for_each(|(p, ..)| self.file(p, age_ms));
             manifests.push(self.manifest(next_path(), id, sequence, age_ms, &live, &[]).await);
         }
         let removed: Vec<String> = remove.iter().map(|p| at(p)).collect();
@@ -178,7 +180,7 @@ impl World {
         }
         let list = at(&format!("metadata/snap-{id}-1-{commit}.avro"));
         let io = FileIO::new_with_memory();
-        let output = io.new_output(&list.replace("s3://", "memory://")).unwrap();
+        let output = io.new_output(list.replace("s3://", "memory://")).unwrap();
         let mut lists = ManifestListWriter::v2(output.writer().await.unwrap(), id, parent, sequence);
         lists.add_manifests(manifests.iter().map(|(m, _)| m.clone())).unwrap();
         lists.close().await.unwrap();
