@@ -33,6 +33,7 @@ pub async fn commit_expire(
             removed_delete_files: 0,
             conflicts: 0,
             unknown_outcomes: 0,
+            incomplete: None,
         })),
         CommitOutcome::Conflict(e) | CommitOutcome::Refused(e) => CommitResult::NotCommitted(e),
         CommitOutcome::Unknown(e) => CommitResult::Unknown(e),

@@ -2,9 +2,11 @@
 //! Input: what was rewritten or what shall expire, and the snapshot it was planned from.
 //! It never chooses what to do, and it deletes nothing: only [`CommitResult::NotCommitted`] lets the caller delete outputs.
 
-pub mod expire;
+mod expire;
 
 use std::time::Duration;
+
+pub use expire::commit_expire;
 
 use crate::error::Error;
 use crate::run_id::RunId;
@@ -35,6 +37,8 @@ pub struct Committed {
     pub conflicts: u32,
     /// Answers lost on the way (settled since).
     pub unknown_outcomes: u32,
+    /// Why the rest of an expiry in several commits is missing, if it is.
+    pub incomplete: Option<Error>,
 }
 
 /// Who commits, and how stubbornly. Defaults are Iceberg's `commit.retry.*`.

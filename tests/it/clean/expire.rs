@@ -184,14 +184,88 @@ async fn a_catalog_that_is_down_after_the_commit_deletes_nothing() {
 async fn a_snapshot_committed_during_the_expiry_keeps_its_files() {
     let mut world = compacted().await;
     let plan = world.plan().await;
-    // Meanwhile another writer brings the compacted file back, on a branch of its own.
-    world.snapshot(5, Some(4), 0, &["data/a.parquet"], &[]).await;
-    world.metadata["refs"]["restored"] = json!({"snapshot-id": 5, "type": "branch"});
-    world.publish(0);
+    // Meanwhile another writer brings the compacted file back.
+    world.commit(5, Some(4), 0, &["data/a.parquet"], &[]).await;
     let report = world.carry_out(&plan).await;
     assert!(report.error.is_none(), "{:?}", report.error);
     assert!(world.exists("data/a.parquet"), "live in 5");
     world.assert_readable(5);
+}
+
+/// Runs `change` on the table just before the next commit arrives.
+fn before_commit(world: &World, change: impl Fn(&mut World) + Send + Sync + 'static) -> CommitFault {
+    let world = Arc::new(tokio::sync::Mutex::new(world.clone()));
+    let change = Arc::new(change);
+    CommitFault::After(Arc::new(move || {
+        let (world, change) = (world.clone(), change.clone());
+        async move {
+            let mut world = world.lock().await;
+            change(&mut world);
+            world.publish(0);
+        }
+        .boxed()
+    }))
+}
+
+#[tokio::test]
+async fn a_branch_that_grows_during_the_expiry_does_not_stop_it() {
+    let mut world = compacted().await;
+    let plan = world.plan().await;
+    world.snapshot(5, Some(4), 0, &["data/d.parquet", "data/a.parquet"], &[]).await;
+    world.metadata["snapshots"].as_array_mut().unwrap().pop();
+    let snapshot = world.last_snapshot.clone();
+    let grow = before_commit(&world, move |world| {
+        world.metadata["snapshots"].as_array_mut().unwrap().push(snapshot.clone());
+        world.metadata["refs"]["main"]["snapshot-id"] = 5.into();
+        world.metadata["current-snapshot-id"] = 5.into();
+    });
+    world.catalog.script([grow]);
+    let report = world.carry_out(&plan).await;
+    assert_eq!((report.outcome, report.expired_snapshots), (ExpireOutcome::Committed, 3), "{:?}", report.error);
+    world.assert_readable(5);
+    assert!(world.exists("data/a.parquet") && !world.exists("data/b.parquet"), "5 brought a back");
+}
+
+#[tokio::test]
+async fn a_ref_set_while_files_are_read_stops_the_expiry() {
+    for kind in ["tag", "branch"] {
+        let mut world = compacted().await;
+        let plan = world.plan().await;
+        let table = world.table().await;
+        world.metadata["refs"]["saved"] = json!({"snapshot-id": 2, "type": kind});
+        world.publish(0);
+        let report = world.carry_out_on(&table, &plan).await;
+        assert_eq!((report.outcome, world.catalog.commits()), (ExpireOutcome::NotCommitted, 0));
+        assert!(report.error.unwrap().to_string().contains("saved"));
+        world.assert_readable(2);
+    }
+}
+
+#[tokio::test]
+async fn a_ref_that_the_catalog_dropped_on_the_way_saves_the_files() {
+    let world = compacted().await;
+    let plan = world.plan().await;
+    // Too late for any check: the catalog applies the expiry and forgets the tag.
+    let tag = before_commit(&world, |world| world.metadata["refs"]["saved"] = json!({"snapshot-id": 2, "type": "tag"}));
+    world.catalog.script([tag]);
+    let report = world.carry_out(&plan).await;
+    assert!(report.error.unwrap().to_string().contains("ref saved was set on snapshot 2"));
+    assert!(world.store.deleted().is_empty());
+    world.assert_readable(2);
+}
+
+#[tokio::test]
+async fn a_rollback_during_the_expiry_stops_it() {
+    let world = compacted().await;
+    let plan = world.plan().await;
+    let rollback = before_commit(&world, |world| {
+        world.metadata["refs"]["main"]["snapshot-id"] = 2.into();
+        world.metadata["current-snapshot-id"] = 2.into();
+    });
+    world.catalog.script([rollback]);
+    let report = world.carry_out(&plan).await;
+    assert_eq!(report.outcome, ExpireOutcome::NotCommitted);
+    assert!(world.store.deleted().is_empty());
 }
 
 #[tokio::test]

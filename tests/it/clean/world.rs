@@ -58,6 +58,8 @@ pub(super) struct World {
     pub(super) neighbours: Vec<(String, String)>,
     pub(super) active: Vec<RunId>,
     pub(super) candidates_max: usize,
+    /// The snapshot made last, as the metadata has it.
+    pub(super) last_snapshot: Value,
     version: usize,
     manifests: BTreeMap<i64, Vec<(ManifestFile, Vec<Live>)>>,
 }
@@ -105,6 +107,7 @@ impl World {
             neighbours: vec![],
             active: vec![],
             candidates_max: CANDIDATES_PER_RUN,
+            last_snapshot: Value::Null,
             version: 0,
             manifests: BTreeMap::new(),
         };
@@ -194,6 +197,7 @@ impl World {
             snapshot["parent-snapshot-id"] = parent.into();
         }
         self.metadata["last-sequence-number"] = sequence.into();
+        self.last_snapshot = snapshot.clone();
         self.metadata["snapshots"].as_array_mut().unwrap().push(snapshot);
     }
 
@@ -263,9 +267,13 @@ impl World {
     }
 
     pub(super) async fn carry_out(&self, plan: &ExpirePlan) -> ExpireReport {
+        self.carry_out_on(&self.table().await, plan).await
+    }
+
+    pub(super) async fn carry_out_on(&self, table: &TableHandle, plan: &ExpirePlan) -> ExpireReport {
         let mut ctx = CommitContext::new(RunId(SystemClock.uuid()));
         (ctx.min_wait, ctx.max_wait) = (Duration::from_millis(1), Duration::from_millis(2));
-        expire_snapshots(&self.table().await, plan, &ctx, &SystemClock).await
+        expire_snapshots(table, plan, &ctx, &SystemClock).await
     }
 
     fn request<'a>(&'a self, is_active: &'a (dyn Fn(RunId) -> bool + Sync)) -> OrphanRequest<'a> {
