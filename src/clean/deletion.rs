@@ -126,13 +126,19 @@ pub(super) fn require_deletable(loaded: &LoadedTable) -> Result<()> {
     Err(Error::new(ErrorKind::Conflict, "the table's property gc.enabled forbids deleting files"))
 }
 
-/// The table with fresh metadata, and the set with what that reaches. An error if files must not be deleted any more.
-pub(super) async fn grow(table: &TableHandle, reachable: Reachable) -> Result<(TableHandle, Reachable)> {
+/// The table with fresh metadata. An error if it is another table by now, or its files must not be deleted.
+pub(super) async fn refresh(table: &TableHandle) -> Result<TableHandle> {
     let fresh = table.refresh().await?;
     if fresh.loaded.metadata.uuid() != table.loaded.metadata.uuid() {
         return Err(Error::new(ErrorKind::Conflict, "the table was dropped and made anew meanwhile"));
     }
     require_deletable(&fresh.loaded)?;
+    Ok(fresh)
+}
+
+/// The table with fresh metadata, and the set with what that reaches. An error if files must not be deleted any more.
+pub(super) async fn grow(table: &TableHandle, reachable: Reachable) -> Result<(TableHandle, Reachable)> {
+    let fresh = refresh(table).await?;
     let unchanged =
         fresh.loaded.metadata_location == table.loaded.metadata_location && !fresh.loaded.metadata_location.is_empty();
     if unchanged {

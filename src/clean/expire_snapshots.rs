@@ -11,24 +11,28 @@
 use std::collections::{BTreeMap, HashSet};
 
 use futures::{StreamExt, stream};
-use iceberg::spec::{DataContentType, ManifestFile, SnapshotRef};
+use iceberg::spec::{DataContentType, ManifestFile, SnapshotRef, SnapshotReference};
 
-use super::deletion::{Deleted, Deleter, Doomed, require_deletable};
+use super::deletion::{Deleted, Deleter, Doomed, refresh, require_deletable};
+use super::ownership::read_metadata_text;
 use super::reachable::{READS, Reachable, entries_of, manifests_of};
 use super::report::{ExpireOutcome, ExpireReport, FileKind, Tally};
 use crate::clock::Clock;
-use crate::commit::expire::commit_expire;
-use crate::commit::{CommitContext, CommitResult};
-use crate::error::{Error, ErrorKind, Result};
+use crate::commit::{CommitContext, CommitResult, commit_expire};
+use crate::error::{Context, Error, ErrorKind, Result};
 use crate::plan::ExpirePlan;
+use crate::plan::expire_snapshots::rebase;
 use crate::storage::delete_files::Proof;
 use crate::storage::path::CanonicalPath;
 use crate::table::TableHandle;
 use crate::table::path_set::PathSet;
-use crate::table::references::statistics_files;
+use crate::table::references::{metadata_files, statistics_files};
 
 /// Content files that one run deletes at most; the rest is left to orphan removal, with its manifests as proof.
 const CONTENT_FILES_PER_RUN: usize = 1_000_000;
+
+/// Metadata files read at most to see whether a ref was lost: as many as commits could have come between.
+const LOG_ENTRIES: usize = 100;
 
 /// Expires what the plan names and deletes the files that nothing needs any more.
 ///
@@ -51,13 +55,14 @@ pub async fn expire_snapshots(
             return report;
         }
     };
-    match commit_expire(table, plan, ctx, clock).await {
+    let (base, result) = commit(table, plan, ctx, clock).await;
+    match result {
         CommitResult::Committed(committed) => {
             report.outcome = ExpireOutcome::Committed;
-            report.expired_snapshots = plan.remove_snapshots.len();
-            report.removed_refs.clone_from(&plan.remove_refs);
             report.conflicts = committed.conflicts;
             report.unknown_outcomes = committed.unknown_outcomes;
+            report.error = committed.incomplete.map(|e| e.context("expire the rest of the snapshots"));
+            count_expired(&committed.table, plan, &mut report);
         }
         CommitResult::NotCommitted(error) => {
             report.outcome = ExpireOutcome::NotCommitted;
@@ -70,11 +75,75 @@ pub async fn expire_snapshots(
             return report;
         }
     }
-    match after_commit(table, retained).await {
+    match after_commit(table, &base, plan, retained).await {
         Ok(deleter) => delete(deleter, doomed, &mut report).await,
         Err(error) => report.error = Some(error.context("read the table after its expiry (no file was deleted)")),
     }
     report
+}
+
+/// Commits, and follows branches that grow meanwhile: reading took its time, and a busy writer does not wait.
+/// Also gives the metadata file in which every ref was last seen to allow it.
+async fn commit(
+    table: &TableHandle,
+    plan: &ExpirePlan,
+    ctx: &CommitContext,
+    clock: &dyn Clock,
+) -> (String, CommitResult) {
+    let mut conflicts = 0;
+    loop {
+        let current = refresh(table).await.and_then(|current| Ok((rebase(plan, &current.loaded)?, current)));
+        let (rebased, current) = match current {
+            Ok(current) => current,
+            Err(error) => return (String::new(), CommitResult::NotCommitted(error)),
+        };
+        let mut result = commit_expire(&current, &rebased, ctx, clock).await;
+        match &mut result {
+            CommitResult::NotCommitted(error) if error.kind() == ErrorKind::Conflict && conflicts < ctx.retries => {
+                conflicts += 1;
+                continue;
+            }
+            CommitResult::Committed(committed) => committed.conflicts += conflicts,
+            CommitResult::NotCommitted(_) | CommitResult::Unknown(_) => {}
+        }
+        return (current.loaded.metadata_location.clone(), result);
+    }
+}
+
+/// A commit can only require refs to stand where they stood, not that no new one comes. A catalog drops a ref that was
+/// set on an expiring snapshot at the last moment without a word; metadata files since `base` tell.
+async fn require_no_ref_lost(table: &TableHandle, base: &str, plan: &ExpirePlan) -> Result<()> {
+    #[derive(serde::Deserialize)]
+    struct Before {
+        #[serde(default)]
+        refs: BTreeMap<String, SnapshotReference>,
+    }
+    let expired: HashSet<i64> = plan.remove_snapshots.iter().copied().collect();
+    for file in metadata_files(&table.loaded)?.into_iter().skip(1).take_while(|file| *file != base).take(LOG_ENTRIES) {
+        let text = read_metadata_text(table.store.as_ref(), file).await?;
+        let before: Before = serde_json::from_slice(&text).context(|| format!("parse {file}"))?;
+        let lost =
+            before.refs.iter().find(|(name, r)| expired.contains(&r.snapshot_id) && !plan.remove_refs.contains(name));
+        if let Some((name, reference)) = lost {
+            return Err(Error::new(
+                ErrorKind::Conflict,
+                format!(
+                    "ref {name} was set on snapshot {} while that expired, and is lost; its files are still there, and \
+                     {file} describes the table before",
+                    reference.snapshot_id
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What of the plan is no longer in the metadata: all of it, unless the commit went in only in part.
+fn count_expired(table: &TableHandle, plan: &ExpirePlan, report: &mut ExpireReport) {
+    let loaded = &table.loaded;
+    let gone = |id: &&i64| loaded.metadata.snapshot_by_id(**id).is_none();
+    report.expired_snapshots = plan.remove_snapshots.iter().filter(gone).count();
+    report.removed_refs = plan.remove_refs.iter().filter(|name| !loaded.refs.contains_key(*name)).cloned().collect();
 }
 
 /// Files that only expiring snapshots reach.
@@ -212,12 +281,9 @@ impl Candidates {
 }
 
 /// The metadata as it is after the commit, and all that it reaches added to what was known to stay.
-async fn after_commit(table: &TableHandle, retained: Reachable) -> Result<Deleter> {
-    let fresh = table.refresh().await?;
-    if fresh.loaded.metadata.uuid() != table.loaded.metadata.uuid() {
-        return Err(Error::new(ErrorKind::Conflict, "the table was dropped and made anew meanwhile"));
-    }
-    require_deletable(&fresh.loaded)?;
+async fn after_commit(table: &TableHandle, base: &str, plan: &ExpirePlan, retained: Reachable) -> Result<Deleter> {
+    let fresh = refresh(table).await?;
+    require_no_ref_lost(&fresh, base, plan).await?;
     let retained = retained.with_table(&fresh.store, &fresh.loaded).await?;
     Ok(Deleter::new(fresh, retained, Proof::Expired))
 }
@@ -253,5 +319,5 @@ async fn delete(mut deleter: Deleter, candidates: Candidates, report: &mut Expir
     report.deleted = sum.deleted;
     report.failed = sum.failed;
     report.failures = sum.failures;
-    report.error = sum.stopped;
+    report.error = sum.stopped.or(report.error.take());
 }

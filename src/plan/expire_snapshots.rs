@@ -16,7 +16,7 @@ use iceberg::spec::{MAIN_BRANCH, SnapshotRef, SnapshotReference, SnapshotRetenti
 use super::writer_state::{Writer, newest_states, writers};
 use super::{ExpirePlan, Skipped};
 use crate::catalog::LoadedTable;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::policy::TablePolicy;
 use crate::table::references::{clock_skew_ms, gc_enabled};
 
@@ -65,6 +65,28 @@ pub fn plan_expire_snapshots(
     plan.skipped = kept.reasons();
     limit(&mut plan);
     Ok(plan)
+}
+
+/// The plan for a table that has moved on since: branches may have grown, which makes nothing needed again that was not
+/// needed before. [`ErrorKind::Conflict`] for any other change of refs: then plan anew.
+pub fn rebase(plan: &ExpirePlan, fresh: &LoadedTable) -> Result<ExpirePlan> {
+    let refs = all_refs(fresh);
+    let conflict = |name: &str| Error::new(ErrorKind::Conflict, format!("ref {name} changed since expiry was planned"));
+    if let Some(name) = plan.refs_seen.keys().find(|name| !refs.contains_key(*name)) {
+        return Err(conflict(name));
+    }
+    for (name, reference) in &refs {
+        let grown = |before: i64| {
+            let stays_branch = reference.is_branch() && !plan.remove_refs.contains(name);
+            stays_branch && history(&fresh.metadata, reference.snapshot_id).iter().any(|s| s.snapshot_id() == before)
+        };
+        let seen = plan.refs_seen.get(name).copied();
+        if !seen.is_some_and(|before| before == reference.snapshot_id || grown(before)) {
+            return Err(conflict(name));
+        }
+    }
+    let refs_seen = refs.iter().map(|(name, r)| (name.clone(), r.snapshot_id)).collect();
+    Ok(ExpirePlan { refs_seen, ..plan.clone() })
 }
 
 /// All refs. Metadata that names a current snapshot without a `main` ref has one all the same.

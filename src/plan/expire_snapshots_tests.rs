@@ -295,6 +295,31 @@ fn a_job_that_took_over_needs_no_way_to_its_predecessor() {
 }
 
 #[test]
+fn a_plan_follows_branches_that_grow_and_nothing_else() {
+    let refs = |main: i64, tag: i64| json!({"main": {"snapshot-id": main, "type": "branch"}, "t": {"snapshot-id": tag, "type": "tag"}});
+    let at = |snapshots: i64, refs: &Value| table(&line(snapshots, DAY), refs, &json!({}));
+    let planned = plan(&at(4, &refs(4, 2)), MINUTE, 1);
+    assert_eq!(planned.remove_snapshots, [1, 3]);
+    let rebased = rebase(&planned, &at(6, &refs(6, 2))).expect("main has grown");
+    assert_eq!((rebased.refs_seen.get("main"), rebased.remove_snapshots), (Some(&6), vec![1, 3]));
+    let mut more = refs(4, 2);
+    more["new"] = json!({"snapshot-id": 4, "type": "branch"});
+    for (why, changed) in [
+        ("rolled back", refs(2, 2)),
+        ("a tag moved", refs(4, 4)),
+        ("a ref came", more),
+        ("a ref went", main_at(4)),
+        (
+            "a tag became a branch that has grown",
+            json!({"main": {"snapshot-id": 4, "type": "branch"}, "t": {"snapshot-id": 1, "type": "branch"}}),
+        ),
+    ] {
+        let error = rebase(&planned, &at(4, &changed)).expect_err(why);
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{why}");
+    }
+}
+
+#[test]
 fn one_run_takes_a_bounded_number() {
     let count = i64::try_from(SNAPSHOTS_PER_RUN).expect("small") + 5;
     let result = plan(&table(&line(count, 1000), &main_at(count), &json!({})), 0, 1);

@@ -1,0 +1,6 @@
+//! The actions that delete: every guard has a test that fails without it.
+
+mod expire;
+mod guards;
+mod orphans;
+mod world;
