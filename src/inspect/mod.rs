@@ -1,6 +1,25 @@
 //! Catalog and manifests -> [`crate::table::TableState`] and [`TableStats`]. Reads only; bounded concurrency; manifests are
 //! immutable, so each is read once and its summary kept.
 
+mod cache;
+mod stats;
+mod summary;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use futures::stream::{self, StreamExt, TryStreamExt};
+use iceberg::spec::{ManifestContentType, ManifestFile, SnapshotRef};
+
+pub use cache::ManifestCache;
+pub use stats::PartitionStats;
+use stats::StatsBuilder;
+use summary::ManifestSummary;
+
+use crate::error::Result;
+use crate::meta;
+use crate::table::{FileEntry, PartitionTuple, TableHandle, TableState};
+
 /// A table's health in numbers, as metrics, `inspect` and the page show it.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize)]
 pub struct TableStats {
@@ -39,3 +58,127 @@ pub struct TableStats {
     /// Their bytes.
     pub all_file_bytes: u64,
 }
+
+/// The table's live files as of the snapshot that `table` was loaded with, in manifest order. Up to `concurrency` manifests are
+/// read at a time; what they hold is summarised into `cache` on the way.
+///
+/// Errors are those of reading manifests; one bad manifest fails the whole, since a state with files missing would lose rows.
+pub async fn inspect_table(table: &TableHandle, cache: &ManifestCache, concurrency: usize) -> Result<TableState> {
+    let loaded = table.loaded.clone();
+    let snapshot = loaded.current_snapshot().cloned();
+    let mut state =
+        TableState { loaded, snapshot, manifests: Vec::new(), data_files: Vec::new(), delete_files: Vec::new() };
+    let Some(snapshot) = &state.snapshot else {
+        return Ok(state);
+    };
+    state.manifests = meta::read_manifest_list(table.store.as_ref(), &table.loaded, snapshot).await?;
+    let reads = stream::iter(&state.manifests).map(|manifest| async move {
+        let entries = meta::read_manifest(table.store.as_ref(), &table.loaded, manifest).await?;
+        Ok::<_, crate::error::Error>((manifest, entries))
+    });
+    let mut reads = reads.buffered(concurrency.max(1));
+    let mut partitions: HashSet<Arc<PartitionTuple>> = HashSet::new();
+    while let Some((manifest, entries)) = reads.try_next().await? {
+        if cache.summary(manifest).is_none() {
+            cache.put_summary(manifest, Arc::new(ManifestSummary::of(&entries)));
+        }
+        let is_data = manifest.content == ManifestContentType::Data;
+        let files = if is_data { &mut state.data_files } else { &mut state.delete_files };
+        files.extend(entries.into_iter().map(|entry| Arc::new(shared(entry, &mut partitions))));
+    }
+    drop(reads);
+    Ok(state)
+}
+
+/// The same entry with its partition shared between manifests.
+fn shared(mut entry: FileEntry, partitions: &mut HashSet<Arc<PartitionTuple>>) -> FileEntry {
+    match partitions.get(&entry.partition) {
+        Some(known) => entry.partition = known.clone(),
+        None => {
+            partitions.insert(entry.partition.clone());
+        }
+    }
+    entry
+}
+
+/// Statistics of the current snapshot and of everything that retained snapshots reach. `min_file_size_bytes` is the policy's:
+/// smaller data files count as small. Reads only manifest lists and manifests that `cache` does not hold.
+pub async fn collect_stats(
+    table: &TableHandle,
+    cache: &ManifestCache,
+    min_file_size_bytes: u64,
+    concurrency: usize,
+) -> Result<TableStats> {
+    let metadata = &table.loaded.metadata;
+    let mut builder = StatsBuilder::new(min_file_size_bytes);
+    let current: HashSet<Arc<str>> = match metadata.current_snapshot() {
+        Some(snapshot) => list(table, cache, snapshot).await?.iter().map(|m| m.manifest_path.as_str().into()).collect(),
+        None => HashSet::new(),
+    };
+    let lists = stream::iter(metadata.snapshots()).map(|snapshot| list(table, cache, snapshot));
+    let lists: Vec<_> = lists.buffer_unordered(concurrency.max(1)).try_collect().await?;
+    let mut manifests: HashMap<&str, &ManifestFile> = HashMap::new();
+    for manifest in lists.iter().flat_map(|list| list.iter()) {
+        manifests.entry(&manifest.manifest_path).or_insert(manifest);
+    }
+    let mut summaries = stream::iter(manifests.into_values())
+        .map(|manifest| async move { summarise(table, cache, manifest).await.map(|summary| (manifest, summary)) })
+        .buffer_unordered(concurrency.max(1));
+    while let Some((manifest, summary)) = summaries.try_next().await? {
+        builder.add_reachable(&summary);
+        if current.contains(manifest.manifest_path.as_str()) {
+            builder.add_current(manifest, &summary);
+        }
+    }
+    Ok(builder.finish(metadata.snapshots().len()))
+}
+
+/// The `top` largest partitions of the current snapshot by bytes of data files, largest first. All of them are counted by
+/// [`collect_stats`]; this list is for people.
+pub async fn collect_partition_stats(
+    table: &TableHandle,
+    cache: &ManifestCache,
+    top: usize,
+    concurrency: usize,
+) -> Result<Vec<PartitionStats>> {
+    let metadata = &table.loaded.metadata;
+    let Some(snapshot) = metadata.current_snapshot() else {
+        return Ok(Vec::new());
+    };
+    let manifests = list(table, cache, snapshot).await?;
+    let mut builder = StatsBuilder::new(0);
+    let mut summaries = stream::iter(manifests.iter())
+        .map(|manifest| async move { summarise(table, cache, manifest).await.map(|summary| (manifest, summary)) })
+        .buffer_unordered(concurrency.max(1));
+    while let Some((manifest, summary)) = summaries.try_next().await? {
+        builder.add_current(manifest, &summary);
+    }
+    Ok(builder.largest_partitions(metadata, top))
+}
+
+/// The manifests of a snapshot, from the cache or the store.
+async fn list(table: &TableHandle, cache: &ManifestCache, snapshot: &SnapshotRef) -> Result<Arc<[Arc<ManifestFile>]>> {
+    if let Some(list) = cache.list(snapshot.manifest_list()) {
+        return Ok(list);
+    }
+    let manifests = meta::read_manifest_list(table.store.as_ref(), &table.loaded, snapshot).await?;
+    Ok(cache.put_list(snapshot.manifest_list(), manifests))
+}
+
+/// The summary of a manifest, from the cache or the store.
+async fn summarise(
+    table: &TableHandle,
+    cache: &ManifestCache,
+    manifest: &ManifestFile,
+) -> Result<Arc<ManifestSummary>> {
+    if let Some(summary) = cache.summary(manifest) {
+        return Ok(summary);
+    }
+    let entries = meta::read_manifest(table.store.as_ref(), &table.loaded, manifest).await?;
+    let summary = Arc::new(ManifestSummary::of(&entries));
+    cache.put_summary(manifest, summary.clone());
+    Ok(summary)
+}
+
+#[cfg(test)]
+mod tests;

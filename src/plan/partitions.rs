@@ -318,3 +318,101 @@ fn missing_column(selection: &PartitionSelection, spec: &PartitionSpec) -> Strin
 fn config(message: String) -> Error {
     Error::new(ErrorKind::Config, message)
 }
+
+#[cfg(test)]
+mod tests {
+    use iceberg::spec::{NestedField, Type};
+
+    use super::*;
+
+    fn parsed(source: PrimitiveType, transform: Transform, text: &str) -> Result<PrimitiveLiteral> {
+        let field = PartitionField { source_id: 1, field_id: 1000, name: "f".into(), transform };
+        parse_value(&Found { index: 0, field: &field, source: &source }, text)
+    }
+
+    #[test]
+    fn values_are_written_as_in_partition_paths() {
+        use PrimitiveLiteral as L;
+        use PrimitiveType as P;
+        let cases = [
+            (P::String, Transform::Identity, "2025-04-01 15", L::String("2025-04-01 15".into())),
+            (P::Int, Transform::Identity, "-7", L::Int(-7)),
+            (P::Long, Transform::Truncate(10), "70", L::Long(70)),
+            (P::String, Transform::Bucket(4), "3", L::Int(3)),
+            (P::Boolean, Transform::Identity, "true", L::Boolean(true)),
+            (P::Date, Transform::Identity, "1970-01-03", L::Int(2)),
+            (P::Timestamptz, Transform::Day, "1969-12-31", L::Int(-1)),
+            (P::Timestamptz, Transform::Hour, "1970-01-02-01", L::Int(25)),
+            (P::Timestamp, Transform::Month, "1971-02", L::Int(13)),
+            (P::Date, Transform::Year, "1969", L::Int(-1)),
+            (P::Timestamp, Transform::Identity, "1970-01-01T00:00:01", L::Long(1_000_000)),
+        ];
+        for (source, transform, text, expected) in cases {
+            assert_eq!(parsed(source, transform, text).expect(text), expected, "{transform} {text}");
+        }
+        for (source, transform, text) in [
+            (P::Int, Transform::Identity, "seven"),
+            (P::Timestamptz, Transform::Hour, "1970-01-02"),
+            (P::Timestamptz, Transform::Month, "1970-13"),
+            (P::Date, Transform::Identity, "1970-02-30"),
+            (P::Double, Transform::Identity, "1.5"),
+        ] {
+            assert_eq!(parsed(source, transform, text).expect_err(text).kind(), ErrorKind::Config);
+        }
+    }
+
+    fn schema() -> Schema {
+        let column = |id, name, ty| NestedField::optional(id, name, Type::Primitive(ty)).into();
+        let columns = [column(1, "ts", PrimitiveType::Timestamptz), column(2, "day", PrimitiveType::String)];
+        Schema::builder().with_fields(columns).build().expect("valid")
+    }
+
+    #[test]
+    fn columns_go_by_field_name_then_by_source() {
+        let schema = schema();
+        let builder = PartitionSpec::builder(schema.clone());
+        let builder = builder.add_partition_field("ts", "ts_day", Transform::Day).expect("valid");
+        let builder = builder.add_partition_field("ts", "ts_bucket", Transform::Bucket(4)).expect("valid");
+        let builder = builder.add_partition_field("day", "dropped", Transform::Void).expect("valid");
+        let spec = builder.build().expect("valid");
+        let index = |column| find_field(&spec, &schema, column).map(|found| found.map(|f| f.index));
+        assert_eq!(index("ts_bucket").expect("named"), Some(1));
+        assert_eq!(index("day").expect("void only"), None);
+        assert_eq!(index("dropped").expect("void"), None);
+        assert_eq!(index("nothing").expect("unknown"), None);
+        let error = index("ts").expect_err("ambiguous");
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.to_string().contains("ts_day, ts_bucket"), "{error}");
+    }
+
+    #[test]
+    fn times_without_zone_follow_the_policy_and_others_utc() {
+        use PrimitiveType as P;
+        // 2025-04-01 00:10 in Seoul.
+        let zone = TimeZone::get("Asia/Seoul").expect("zone");
+        let now_ms = "2025-03-31T15:10:00Z".parse::<jiff::Timestamp>().expect("time").as_millisecond();
+        let clock = Clock { zone, now_ms, commit_interval: Duration::from_secs(60) };
+        let selected = |source: P, transform, value: PrimitiveLiteral| {
+            let field = PartitionField { source_id: 1, field_id: 1000, name: "f".into(), transform };
+            let found = Found { index: 0, field: &field, source: &source };
+            let test = window_test(&found, Window::PreviousDay, None, &clock).expect("valid");
+            let values = iceberg::spec::Struct::from_iter([Some(Literal::Primitive(value))]);
+            test.verdict(&PartitionTuple { spec_id: 0, values }) == Verdict::Selected
+        };
+        let day = |date: &str| Datum::date_from_str(date).expect("date").literal().clone();
+        assert!(selected(P::Date, Transform::Identity, day("2025-03-31")));
+        assert!(!selected(P::Date, Transform::Identity, day("2025-03-30")));
+        assert!(selected(P::Timestamp, Transform::Day, day("2025-03-31")));
+        assert!(selected(P::Timestamptz, Transform::Day, day("2025-03-30")), "the last UTC day that is over");
+        assert!(!selected(P::Timestamptz, Transform::Day, day("2025-03-31")));
+        let hours = |text: &str| match day(text) {
+            PrimitiveLiteral::Int(days) => days * 24,
+            _ => unreachable!("dates are ints"),
+        };
+        assert!(selected(P::Timestamp, Transform::Hour, PrimitiveLiteral::Int(hours("2025-03-31") + 23)));
+        assert!(!selected(P::Timestamp, Transform::Hour, PrimitiveLiteral::Int(hours("2025-04-01"))));
+        let nanos = i64::from(hours("2025-03-31")) * 3_600_000_000_000;
+        assert!(selected(P::TimestampNs, Transform::Identity, PrimitiveLiteral::Long(nanos)));
+        assert!(!selected(P::TimestampNs, Transform::Identity, PrimitiveLiteral::Long(nanos - 1)));
+    }
+}

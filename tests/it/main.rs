@@ -3,7 +3,9 @@
 mod clean;
 mod config_files;
 mod embedded_catalog;
+mod inspect;
 mod interop;
+mod plan_changes;
 mod plan_layouts;
 mod plan_properties;
 mod plan_support;

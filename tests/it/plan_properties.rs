@@ -27,7 +27,9 @@ fn specs() -> World {
 fn world(drafts: &[Draft]) -> World {
     let mut world = specs();
     let partitions: Vec<Vec<_>> = (0..4)
-        .map(|spec| ["null", "0", "1"].iter().map(|value| world.partition(spec, if spec < 2 { "" } else { value })).collect())
+        .map(|spec| {
+            ["null", "0", "1"].iter().map(|value| world.partition(spec, if spec < 2 { "" } else { value })).collect()
+        })
         .collect();
     let place = |spec: i32, value: u8| {
         let of_spec: &Vec<_> = &partitions[usize::try_from(spec).expect("small")];
