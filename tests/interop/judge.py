@@ -4,10 +4,11 @@ Each command prints one JSON object. Nothing here shares code with the daemon.
 
   register TABLE METADATA           puts an existing metadata file into the catalog
   create TABLE [--format N]         an empty log table (partitioned by the text column `hour`)
-  digest TABLE ENGINE               rows and digests of the row multiset, as read by `duckdb` (wrong where columns of an
-                                    equality delete are NULL), `pyiceberg` (refuses equality deletes) or `java` (the
-                                    reference; local files only)
-  files TABLE                       data, delete and manifest files of the current snapshot; snapshots
+  digest TABLE ENGINE...            rows and digests of the row multiset, as each engine reads it: `duckdb` (wrong where
+                                    columns of an equality delete are NULL), `pyiceberg` (refuses equality deletes),
+                                    `java` (the reference; local files only)
+  files TABLE                       data files, delete files and manifests with live entries of the current snapshot;
+                                    retained snapshots
   storage TABLE                     what storage holds against what the metadata reaches
   append TABLE [--rows N] [--commits N] [--until FILE] [--hour H]
                                     commits of N rows each, until that many are in or FILE exists
@@ -109,16 +110,22 @@ def row_digest(connection, relation, columns):
 
 def digest(args):
     table = open_catalog(args).load_table(args.table)
+    return {engine: read_digest(args, table, engine) for engine in args.engines}
+
+
+def read_digest(args, table, engine):
     columns = [field.name for field in table.schema().fields]
     connection = open_duckdb()
-    if args.engine == "pyiceberg":
+    if engine == "pyiceberg":
         connection.register("arrow_rows", table.scan().to_arrow())
         return row_digest(connection, "arrow_rows", columns)
-    if args.engine == "java":
+    if engine == "java":
         with tempfile.TemporaryDirectory() as folder:
             output = folder + "/rows.parquet"
             java("LiveRows", table.metadata_location, output)
             return row_digest(connection, f"read_parquet('{output}')", columns)
+    if engine != "duckdb":
+        sys.exit(f"no such engine: {engine}")
     if args.credential:
         attach(connection, args)
         return row_digest(connection, quoted(args.table), columns)
@@ -149,8 +156,10 @@ def files(args):
     answer = {"snapshots": snapshots, "data_files": 0, "delete_files": 0, "manifests": {"data": 0, "deletes": 0}}
     partitions = {}
     for manifest in current.manifests(table.io) if current else []:
-        answer["manifests"]["data" if manifest.content == 0 else "deletes"] += 1
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+        entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+        # A manifest may hold nothing but what its snapshot removed; the next commit drops it.
+        answer["manifests"]["data" if manifest.content == 0 else "deletes"] += bool(entries)
+        for entry in entries:
             file = entry.data_file
             data = file.content == 0
             answer["data_files" if data else "delete_files"] += 1
@@ -299,14 +308,14 @@ def main():
         sub = commands.add_parser(run.__name__)
         sub.add_argument("table")
         for name in names:
-            sub.add_argument(name)
+            sub.add_argument(name, nargs="+" if name.endswith("s") else None)
         for name, (kind, default) in options.items():
             sub.add_argument("--" + name.replace("_", "-"), type=kind, default=default)
         sub.set_defaults(run=run)
 
     command(register, "metadata")
     command(create, format=(int, 2))
-    command(digest, "engine")
+    command(digest, "engines")
     command(files)
     command(storage)
     command(

@@ -29,6 +29,19 @@ pub(super) enum Engine {
     PyIceberg,
 }
 
+/// For local tables without equality deletes, such as any that were maintained.
+pub(super) const ALL: &[Engine] = &[Engine::Java, Engine::DuckDb, Engine::PyIceberg];
+
+impl Engine {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Java => "java",
+            Self::DuckDb => "duckdb",
+            Self::PyIceberg => "pyiceberg",
+        }
+    }
+}
+
 /// A row multiset: how many, and two sums over the hashes of the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Digest {
@@ -73,21 +86,14 @@ impl Judge {
         Process::start(arguments[0], &mut self.command(arguments), log)
     }
 
-    /// The live rows as an engine reads them.
-    pub(super) fn digest(&self, table: &str, engine: Engine) -> Digest {
-        let name = match engine {
-            Engine::Java => "java",
-            Engine::DuckDb => "duckdb",
-            Engine::PyIceberg => "pyiceberg",
-        };
-        Digest::from_json(&self.ask(&["digest", table, name]))
-    }
-
-    /// The live rows, on which several engines must agree.
-    pub(super) fn agreed_digest(&self, table: &str, engines: &[Engine]) -> Digest {
-        let digests: Vec<_> = engines.iter().map(|e| (self.digest(table, *e), *e)).collect();
-        assert!(digests.iter().all(|d| d.0 == digests[0].0), "engines disagree on {table}: {digests:?}");
-        digests[0].0
+    /// The live rows as the engines read them, who must agree.
+    pub(super) fn digest(&self, table: &str, engines: &[Engine]) -> Digest {
+        let mut question = vec!["digest", table];
+        question.extend(engines.iter().map(|engine| engine.name()));
+        let answer = self.ask(&question);
+        let digests: Vec<_> = engines.iter().map(|engine| Digest::from_json(&answer[engine.name()])).collect();
+        assert!(digests.iter().all(|d| *d == digests[0]), "engines disagree on {table}: {answer}");
+        digests[0]
     }
 
     /// Files and snapshots of the table.
@@ -120,7 +126,7 @@ impl Files {
         self.0["delete_files"].as_u64().expect("a count")
     }
 
-    /// Manifests of the current snapshot that list delete files.
+    /// Manifests of the current snapshot that list live delete files.
     pub(super) fn delete_manifests(&self) -> u64 {
         self.0["manifests"]["deletes"].as_u64().expect("a count")
     }
@@ -150,6 +156,11 @@ impl Files {
     /// The run that made each retained snapshot; `None` for those of other writers.
     pub(super) fn runs(&self) -> Vec<Option<&str>> {
         self.snapshots().iter().map(|s| s["summary"][icewright::run_id::SUMMARY_RUN_ID].as_str()).collect()
+    }
+
+    /// Whether each partition is one file and no delete file is left.
+    pub(super) fn compact(&self) -> bool {
+        self.delete_files() == 0 && self.partitions().iter().all(|(_, files)| *files == 1)
     }
 
     /// Whether the current snapshot is a rewrite by the daemon and the only one left.
@@ -246,7 +257,7 @@ impl Lake {
         Config::write(self.path("icewright.toml"), port, &text)
     }
 
-    /// Waits until the daemon has compacted the table, expired what it had to and removed all garbage.
+    /// Waits until the daemon has compacted the (small) table, expired what it had to and removed all garbage.
     pub(super) fn wait_maintained(&mut self, table: &str) -> Files {
         self.catalog.assert_running();
         wait_maintained(&self.judge, table)
@@ -256,9 +267,10 @@ impl Lake {
 /// See [`Lake::wait_maintained`].
 pub(super) fn wait_maintained(judge: &Judge, table: &str) -> Files {
     wait_for(&format!("{table} to be maintained"), || {
-        let storage = judge.ask(&["storage", table]);
         let files = judge.files(table);
-        (storage["unreachable"] == Value::Array(vec![]) && files.maintained()).then_some(files)
+        let storage = judge.ask(&["storage", table]);
+        let done = storage["unreachable"] == Value::Array(vec![]) && files.maintained() && files.compact();
+        if done { Ok(files) } else { Err(format!("{files:?} {storage}")) }
     })
 }
 

@@ -2,13 +2,13 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// The daemon's binary.
 pub(super) const ICEWRIGHT: &str = env!("CARGO_BIN_EXE_icewright");
 /// Longest wait for anything that happens once. Generous: a machine busy with other tests is no failure.
-pub(super) const PATIENCE: Duration = Duration::from_secs(120);
+pub(super) const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Where `tests/interop/setup.sh` installed the other programs.
 pub(super) fn installed(part: &str) -> PathBuf {
@@ -25,14 +25,16 @@ pub(super) fn free_port() -> u16 {
     listener.local_addr().expect("read the bound port").port()
 }
 
-/// Waits until `ready` gives something, with a short pause between tries.
-pub(super) fn wait_for<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
+/// Waits until `ready` gives a value, with a short pause between tries; what it says meanwhile is shown when patience
+/// ends.
+pub(super) fn wait_for<T>(what: &str, mut ready: impl FnMut() -> Result<T, String>) -> T {
     let start = Instant::now();
     loop {
-        if let Some(value) = ready() {
-            return value;
-        }
-        assert!(start.elapsed() < PATIENCE, "gave up waiting for {what}");
+        let state = match ready() {
+            Ok(value) => return value,
+            Err(state) => state,
+        };
+        assert!(start.elapsed() < PATIENCE, "gave up waiting for {what}; at last: {state}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -70,7 +72,7 @@ impl Process {
     pub(super) fn wait_ready(&mut self, url: &str) {
         wait_for(url, || {
             self.assert_running();
-            get_ok(url).then_some(())
+            if get_ok(url) { Ok(()) } else { Err("no answer of success".into()) }
         });
     }
 
@@ -86,16 +88,22 @@ impl Process {
         self.child.wait().expect("wait for a killed program");
     }
 
+    fn wait_end(&mut self) -> ExitStatus {
+        let child = &mut self.child;
+        wait_for(&format!("{} to end", self.name), || {
+            child.try_wait().expect("look after a program").ok_or_else(|| "still running".to_owned())
+        })
+    }
+
     /// Asks the program to stop; its exit code.
     pub(super) fn terminate(mut self) -> Option<i32> {
         output(Command::new("kill").args(["-TERM", &self.child.id().to_string()]));
-        wait_for(&format!("{} to stop", self.name), || self.child.try_wait().expect("look after a program")).code()
+        self.wait_end().code()
     }
 
     /// Waits for the end; what was printed. Fails the test unless the program succeeded.
     pub(super) fn finish(mut self) -> String {
-        let status =
-            wait_for(&format!("{} to end", self.name), || self.child.try_wait().expect("look after a program"));
+        let status = self.wait_end();
         assert!(status.success(), "{}: {status}", self.name);
         std::fs::read_to_string(&self.log).expect("read a log file")
     }
