@@ -81,11 +81,6 @@ impl Readiness {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Whether everything that was waited for has come.
-    pub fn is_ready(&self) -> bool {
-        self.checks().iter().all(|check| check.problem.is_none())
-    }
-
     pub(super) fn checks(&self) -> Vec<Check> {
         let config = (!self.config_loaded.load(Ordering::Relaxed)).then(|| "not loaded yet".to_owned());
         let mut checks = vec![Check { name: "config".into(), problem: config }];
