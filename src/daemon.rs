@@ -20,10 +20,13 @@ use crate::schedule::collector::collect_forever;
 use crate::schedule::env::{ActiveRuns, Env};
 use crate::schedule::fleet::{Fleet, Member};
 use crate::schedule::scheduler::Scheduler;
-use crate::server::{self, Readiness, ServerState};
+use crate::server::{self, Liveness, Readiness, ServerState};
 
 /// Share of the memory limit that summaries of manifests may take.
 const MANIFEST_CACHE_SHARE: u64 = 16;
+
+/// The scheduler goes round twice a second; one that did not for this long is stuck.
+const LIVENESS_LIMIT: Duration = Duration::from_secs(60);
 
 /// What every command that reaches tables needs.
 pub struct Parts {
@@ -37,7 +40,7 @@ pub struct Parts {
 
 /// Builds everything that needs no network yet. A catalog that is down is no error here.
 pub fn assemble(config: &Config, cancel: CancellationToken) -> Result<Parts> {
-    let metrics = Arc::new(Metrics::new(config.metrics.max_tables)?);
+    let metrics = Arc::new(Metrics::new(config.metrics.max_tables));
     let mut members = BTreeMap::new();
     for (name, settings) in &config.catalogs {
         let catalog = RestCatalog::new(rest_config(name, settings)?)?.with_observer(metrics.clone());
@@ -98,14 +101,20 @@ pub enum Echo {
 pub async fn run(config: &Config, listener: TcpListener, echo: Echo, cancel: CancellationToken) -> Result<()> {
     let parts = assemble(config, cancel.clone())?;
     let catalogs = parts.fleet.catalog_names();
-    let readiness = Arc::new(Readiness::new(&catalogs));
-    let reporter = Arc::new(Reporter::new(parts.metrics.clone(), readiness.clone(), echo == Echo::Lines));
+    let readiness = Arc::new(Readiness::new(catalogs.iter().cloned()));
+    let liveness = Arc::new(Liveness::new(parts.env.clock.now_ms(), LIVENESS_LIMIT));
+    let reporter = Arc::new(Reporter {
+        metrics: parts.metrics.clone(),
+        readiness: readiness.clone(),
+        liveness: liveness.clone(),
+        echo: echo == Echo::Lines,
+    });
     let listen = listener.local_addr().map_or_else(|_| config.server.listen.to_string(), |a| a.to_string());
-    reporter.started(&listen, catalogs.len(), config.policies.policies.len());
+    reporter.started(&listen, catalogs.len(), config.policies.policies.len(), parts.env.clock.now_ms());
 
     // The server outlives the scheduler, so that health tells of the drain.
     let server_stop = CancellationToken::new();
-    let state = ServerState { metrics: parts.metrics.clone(), readiness, heartbeat: reporter.heartbeat_cell() };
+    let state = ServerState { metrics: parts.metrics.clone(), readiness, liveness, clock: parts.env.clock.clone() };
     let server = tokio::spawn(server::serve(listener, state, server_stop.clone()));
     let collector = tokio::spawn(collect_forever(
         parts.env.clone(),

@@ -124,6 +124,6 @@ async fn steps(
         }
     }
     let subject = Subject::load(fleet, name).await?;
-    report.steps.push(clean_up_step(env, fleet, name, subject, run).await?.report);
+    report.steps.push(clean_up_step(env, fleet, name, subject, run, &|_| {}).await?.report);
     Ok(())
 }

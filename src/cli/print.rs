@@ -153,7 +153,8 @@ pub(crate) fn step_summary(report: &StepReport) -> String {
     }
 }
 
-fn total<K>(tallies: &BTreeMap<K, Tally>) -> Tally {
+/// The sum over all kinds.
+pub(crate) fn total<K>(tallies: &BTreeMap<K, Tally>) -> Tally {
     let mut sum = Tally::default();
     for tally in tallies.values() {
         sum.files += tally.files;

@@ -106,3 +106,84 @@ fn raise_unproven_min_age(policy: &mut TablePolicy, origins: &mut BTreeMap<Strin
         origins.insert(UNPROVEN.to_owned(), origin);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::policy::{Place, Placed, TablePattern};
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn said(value: Setting, line: u32) -> Placed<Setting> {
+        Placed { value, place: Place { line, column: 1, width: 1 } }
+    }
+
+    fn defaults(settings: Vec<Setting>) -> PolicySet {
+        let settings = settings.into_iter().map(|setting| said(setting, 7)).collect();
+        PolicySet { defaults: Layer { settings, ..Layer::default() }, policies: Vec::new() }
+    }
+
+    #[test]
+    fn the_unproven_age_follows_a_longer_age_unless_it_was_said() {
+        let unproven = |set: &PolicySet| set.merge(&[]).policy.remove_orphan_files.unproven_min_age;
+        let fixed = |hours: u32| Span::Fixed(HOUR * hours);
+        assert_eq!(unproven(&defaults(vec![Setting::OrphanOlderThan(fixed(72))])), fixed(72));
+        assert_eq!(unproven(&defaults(vec![Setting::OrphanOlderThan(fixed(2))])), fixed(24));
+        let both = vec![Setting::OrphanOlderThan(fixed(72)), Setting::UnprovenMinAge(fixed(80))];
+        assert_eq!(unproven(&defaults(both)), fixed(80));
+        let slow = vec![Setting::CommitInterval(CommitInterval::Fixed(HOUR * 20))];
+        assert_eq!(unproven(&defaults(slow)), Span::Intervals(2.0), "two intervals are 40 hours");
+        let raised = defaults(vec![Setting::OrphanOlderThan(fixed(72))]).merge(&[]);
+        assert_eq!(raised.origins["remove-orphan-files.unproven-min-age"].to_string(), "[defaults] line 7");
+    }
+
+    #[test]
+    fn ages_are_never_shorter_than_an_interval_or_out_of_order() {
+        let policy =
+            |older_than, unproven_min_age| RemoveOrphanFilesPolicy { enabled: true, older_than, unproven_min_age };
+        let interval = HOUR * 2;
+        assert_eq!(RemoveOrphanFilesPolicy::default().ages(HOUR), (HOUR * 2, HOUR * 24));
+        assert_eq!(RemoveOrphanFilesPolicy::default().ages(HOUR * 20), (HOUR * 40, HOUR * 40));
+        let short = policy(Span::Fixed(HOUR), Span::Fixed(Duration::ZERO));
+        assert_eq!(short.ages(interval), (interval, interval));
+        assert_eq!(policy(Span::Intervals(0.5), Span::Intervals(3.0)).ages(interval), (interval, HOUR * 6));
+        let forever = policy(Span::Intervals(1e300), Span::Fixed(HOUR)).ages(HOUR);
+        assert_eq!(forever, (Duration::MAX, Duration::MAX), "too long to say, not a panic");
+    }
+
+    proptest! {
+        /// Whatever policies say, the value heard is that of the most specific one, and the later one of equals.
+        #[test]
+        fn the_most_specific_policy_is_heard(which in prop::collection::vec((0usize..5, 1usize..100), 0..8)) {
+            let patterns = ["**", "lake.**", "lake.*.orders", "lake.cdc.*", "lake.cdc.orders"];
+            let layers: Vec<Layer> = which.iter().enumerate().map(|(i, (pattern, value))| Layer {
+                name: Some(Arc::from(format!("p{i}"))),
+                tables: vec![Placed {
+                    value: TablePattern::parse(patterns[*pattern]).expect("a pattern"),
+                    place: Place { line: 1, column: 1, width: 1 },
+                }],
+                settings: vec![said(Setting::RetainLast(*value), 1)],
+            }).collect();
+            let set = PolicySet { defaults: Layer::default(), policies: layers };
+            let resolved = set.resolve(&"lake.cdc.orders".parse().expect("a name")).expect("no contradiction");
+            // Both have two literal levels; `orders` has more characters than `cdc`.
+            let rank = |pattern: usize| [0, 1, 3, 2, 4][pattern];
+            let wanted = which.iter().enumerate().max_by_key(|(i, (pattern, _))| (rank(*pattern), *i));
+            match (resolved, wanted) {
+                (None, None) => {}
+                (Some(resolved), Some((i, (_, value)))) => {
+                    prop_assert_eq!(resolved.policy.expire_snapshots.retain_last, *value);
+                    let origin = resolved.origins["expire-snapshots.retain-last"].to_string();
+                    prop_assert_eq!(origin, format!("policy \"p{i}\" line 1"));
+                    prop_assert_eq!(resolved.names.len(), which.len());
+                }
+                (given, wanted) => prop_assert!(false, "{given:?} instead of {wanted:?}"),
+            }
+        }
+    }
+}

@@ -1,6 +1,5 @@
 //! When runs are due, and how long a commit interval is. Pure: `now` and metadata come in as parameters.
 
-use std::str::FromStr;
 use std::time::Duration;
 
 use croner::Cron;
@@ -94,14 +93,6 @@ fn decapitalised(error: &croner::errors::CronError) -> String {
     let text = error.to_string();
     let mut chars = text.trim_end_matches('.').chars();
     chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()
-}
-
-impl FromStr for Schedule {
-    type Err = Error;
-    /// Reads a cron expression, as [`Schedule::cron`].
-    fn from_str(text: &str) -> Result<Self> {
-        Self::cron(text)
-    }
 }
 
 /// How often the table's writer commits: as configured, or the median time between the last up to 20 snapshots on `main`

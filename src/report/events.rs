@@ -1,46 +1,37 @@
 //! Every occurrence has one function here, which drives its log line, its metrics and, in the sandbox, its line on the terminal.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use crate::cli::print;
+use crate::clean::{ExpireReport, OrphanReport};
 use crate::error::Error;
 use crate::inspect::TableStats;
 use crate::policy::TableName;
-use crate::report::metrics::Metrics;
+use crate::report::metrics::{self, Backoff, Metrics, RunCounts, RunRecord};
+use crate::report::run_report::RewriteReport;
+use crate::report::{Action, Outcome};
 use crate::schedule::due::{NextStep, Step};
-use crate::schedule::run_table::{Run, StepDone, StepReport};
-use crate::server::Readiness;
+use crate::schedule::run_table::{CleanUpReport, Run, StepDone, StepReport};
+use crate::server::{Liveness, Readiness};
 
 /// Tells the world what happens.
 pub struct Reporter {
-    metrics: Arc<Metrics>,
-    readiness: Arc<Readiness>,
-    heartbeat: Arc<AtomicI64>,
+    /// Metrics.
+    pub metrics: Arc<Metrics>,
+    /// Whether the process can work.
+    pub readiness: Arc<Readiness>,
+    /// Whether the process works.
+    pub liveness: Arc<Liveness>,
     /// Whether to print a line for each step, for people who watch.
-    echo: bool,
+    pub echo: bool,
 }
 
 impl Reporter {
-    /// Reports to these.
-    pub fn new(metrics: Arc<Metrics>, readiness: Arc<Readiness>, echo: bool) -> Self {
-        Self { metrics, readiness, heartbeat: Arc::default(), echo }
-    }
-
-    /// When the scheduler last went round, milliseconds since the epoch; shared with the server.
-    pub fn heartbeat_cell(&self) -> Arc<AtomicI64> {
-        self.heartbeat.clone()
-    }
-
-    /// The scheduler went round.
-    pub fn heartbeat(&self, now_ms: i64) {
-        self.heartbeat.store(now_ms, Ordering::Relaxed);
-    }
-
     /// The daemon is up.
-    pub fn started(&self, listen: &str, catalogs: usize, policies: usize) {
+    pub fn started(&self, listen: &str, catalogs: usize, policies: usize, now_ms: i64) {
         self.readiness.config_loaded();
+        self.metrics.record_config_load(now_ms, Some(0));
         tracing::info!(listen, catalogs, policies, version = env!("CARGO_PKG_VERSION"), "started");
     }
 
@@ -48,6 +39,11 @@ impl Reporter {
     pub fn stopping(&self, grace: Duration) {
         self.readiness.stopping();
         tracing::info!(grace_seconds = grace.as_secs(), "stopping: no new steps, running ones come to an end");
+    }
+
+    /// The scheduler went round.
+    pub fn heartbeat(&self, now_ms: i64) {
+        self.liveness.tick(now_ms);
     }
 
     /// A catalog answered.
@@ -60,9 +56,10 @@ impl Reporter {
         self.metrics.record_stats(name, stats);
     }
 
-    /// These are all maintained tables of a catalog.
-    pub fn tables_found(&self, catalog: &str, names: &[TableName]) {
-        self.metrics.keep_only(catalog, names);
+    /// A table is maintained from now on.
+    pub fn table_found(&self, name: &TableName) {
+        tracing::info!(table = %name, "maintained from now on");
+        self.metrics.register_table(name);
     }
 
     /// A table left the catalog or the policies.
@@ -71,50 +68,132 @@ impl Reporter {
         self.metrics.forget_table(name);
     }
 
-    /// A table waits for its next step.
-    pub fn table_waits(&self, name: &TableName, next: &NextStep, failures: u32) {
+    /// A table waits for its next step; `failures` steps in a row have failed before.
+    pub fn table_waits(&self, name: &TableName, next: &NextStep, failures: u32, quarantined: bool) {
         tracing::debug!(table = %name, step = next.step.as_str(), at_ms = next.at_ms, why = next.why, "waits");
-        self.metrics.record_wait(name, next, failures);
+        let step = match next.step {
+            Step::RewriteDataFiles => metrics::Step::Idle,
+            Step::CleanUp => metrics::Step::Delay,
+        };
+        self.metrics.set_step(name, step);
+        let until_ms = (failures > 0).then_some(next.at_ms);
+        self.metrics.set_backoff(name, Backoff { consecutive_failures: failures, until_ms, quarantined });
     }
 
     /// A step begins.
     pub fn step_started(&self, name: &TableName, run: Run, step: Step) {
         tracing::info!(table = %name, run_id = %run.run_id, step = step.as_str(), "step started");
-        self.metrics.record_step(name, step);
+        let first = match step {
+            Step::RewriteDataFiles => Action::RewriteDataFiles,
+            Step::CleanUp => Action::ExpireSnapshots,
+        };
+        self.action_started(name, first);
+    }
+
+    /// An action begins.
+    pub fn action_started(&self, name: &TableName, action: Action) {
+        self.metrics.set_step(name, metrics::Step::Running(action));
+    }
+
+    /// A table told of a success before this process began.
+    pub fn known_success(&self, name: &TableName, action: Action, finished_ms: i64) {
+        self.metrics.set_last_success(name, action, finished_ms);
     }
 
     /// A step ended; its report says how.
-    pub fn step_done(&self, name: &TableName, run: Run, done: &StepDone) {
-        let (step, outcome) = (done.report.step(), done.report.outcome());
-        let summary = print::step_summary(&done.report);
+    pub fn step_done(&self, name: &TableName, run: Run, done: &StepDone, finished_ms: i64) {
+        let (step, outcome) = (done.report.step().as_str(), done.report.outcome());
+        let (run_id, failed) = (run.run_id, outcome.is_failure());
+        let outcome = outcome.as_str();
         let report = serde_json::to_string(&done.report).unwrap_or_default();
-        if outcome.is_failure() {
-            tracing::warn!(table = %name, run_id = %run.run_id, step = step.as_str(), outcome = outcome.as_str(), %report, "step ended");
+        if failed {
+            tracing::warn!(table = %name, %run_id, step, outcome, %report, "step ended");
         } else {
-            tracing::info!(table = %name, run_id = %run.run_id, step = step.as_str(), outcome = outcome.as_str(), %report, "step ended");
+            tracing::info!(table = %name, %run_id, step, outcome, %report, "step ended");
         }
         match &done.report {
-            StepReport::RewriteDataFiles(report) => self.metrics.record_rewrite(name, report),
-            StepReport::CleanUp(report) => self.metrics.record_clean_up(name, report),
+            StepReport::RewriteDataFiles(report) => {
+                self.metrics.record_run(name, &rewrite_record(report, finished_ms));
+            }
+            StepReport::CleanUp(report) => self.clean_up_done(name, report, finished_ms),
         }
         if self.echo {
-            println!("{name}: {summary}");
+            println!("{name}: {}", print::step_summary(&done.report));
+        }
+    }
+
+    fn clean_up_done(&self, name: &TableName, report: &CleanUpReport, finished_ms: i64) {
+        let record = |action, outcome, duration, counts| {
+            let run = RunRecord { action, outcome, duration, finished_ms, counts };
+            self.metrics.record_run(name, &run);
+        };
+        let expired = report.expire_snapshots.as_ref().map(expire_counts).unwrap_or_default();
+        record(Action::ExpireSnapshots, report.expire_outcome(), report.expire_duration, expired);
+        let removed = report.remove_orphan_files.as_ref().map(orphan_counts).unwrap_or_default();
+        record(Action::RemoveOrphanFiles, report.orphan_outcome(), report.orphan_duration, removed);
+        if let Some(found) = report.remove_orphan_files.as_ref().filter(|r| r.error.is_none() && r.refused.is_none()) {
+            let left = |all: u64, deleted: u64| all.saturating_sub(deleted);
+            let files = left(found.orphans.files, removed.deleted_files);
+            self.metrics.record_orphans(name, files, left(found.orphans.bytes, removed.deleted_bytes));
         }
     }
 
     /// A step could not be done at all.
-    pub fn step_failed(&self, name: &TableName, run: Run, error: &Error, failures: u32) {
-        tracing::warn!(table = %name, run_id = %run.run_id, kind = error.kind().as_str(), %error, failures, "step failed; it is tried again later");
-        self.metrics.record_step_failure(name, error.kind());
+    pub fn step_failed(&self, name: &TableName, run: Run, step: Step, error: &Error, finished_ms: i64) {
+        let kind = error.kind().as_str();
+        tracing::warn!(table = %name, run_id = %run.run_id, step = step.as_str(), kind, %error, "step failed; it is tried again later");
+        let action = match step {
+            Step::RewriteDataFiles => Action::RewriteDataFiles,
+            Step::CleanUp => Action::ExpireSnapshots,
+        };
+        let (duration, counts) = (Duration::ZERO, RunCounts::default());
+        self.metrics.record_run(name, &RunRecord { action, outcome: Outcome::Failed, duration, finished_ms, counts });
         if self.echo {
-            println!("{name}: failed: {error}");
+            println!("{name}: {} failed: {error}", step.as_str());
         }
+    }
+
+    /// A catalog could not be asked for its tables.
+    pub fn catalog_failed(&self, catalog: &str, error: &Error) {
+        tracing::warn!(catalog, %error, "the catalog's tables could not be listed; known tables go on");
+        self.readiness.catalog_failed(catalog, &error.to_string());
     }
 }
 
-/// A catalog could not be asked for its tables.
-pub fn catalog_failed(catalog: &str, error: &Error) {
-    tracing::warn!(catalog, %error, "the catalog's tables could not be listed; known tables go on");
+fn rewrite_record(report: &RewriteReport, finished_ms: i64) -> RunRecord {
+    RunRecord {
+        action: Action::RewriteDataFiles,
+        outcome: report.outcome,
+        duration: Duration::from_millis(report.duration_ms.max(0).unsigned_abs()),
+        finished_ms,
+        counts: RunCounts {
+            rewritten_data_files: report.rewritten_data_files as u64,
+            rewritten_bytes: report.rewritten_bytes,
+            added_data_files: report.added_data_files as u64,
+            added_bytes: report.added_bytes,
+            removed_delete_files: report.removed_delete_files as u64,
+            commit_conflicts: u64::from(report.conflicts),
+            commit_unknown: u64::from(report.unknown_commits),
+            ..RunCounts::default()
+        },
+    }
+}
+
+fn expire_counts(report: &ExpireReport) -> RunCounts {
+    let deleted = print::total(&report.deleted);
+    RunCounts {
+        expired_snapshots: report.expired_snapshots as u64,
+        deleted_files: deleted.files,
+        deleted_bytes: deleted.bytes,
+        commit_conflicts: u64::from(report.conflicts),
+        commit_unknown: u64::from(report.unknown_outcomes),
+        ..RunCounts::default()
+    }
+}
+
+fn orphan_counts(report: &OrphanReport) -> RunCounts {
+    let deleted = print::total(&report.deleted);
+    RunCounts { deleted_files: deleted.files, deleted_bytes: deleted.bytes, ..RunCounts::default() }
 }
 
 /// A table's numbers could not be collected.

@@ -1,4 +1,5 @@
-//! What happened: run reports, metrics, log events. Reports change nothing.
+//! What happened, for people and machines. Job: run outcomes and table statistics -> metrics and reports.
+//! It changes nothing and decides nothing.
 
 pub mod events;
 pub mod metrics;
@@ -6,24 +7,24 @@ pub mod run_report;
 
 use serde::Serialize;
 
-/// The three actions of maintenance.
+/// What icewright does to a table: one word per action, everywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Action {
     /// Compaction.
     RewriteDataFiles,
-    /// Snapshot expiry.
+    /// Snapshots leave the metadata, and then the files that only they reached.
     ExpireSnapshots,
-    /// Orphan removal.
+    /// Files that no metadata reaches go.
     RemoveOrphanFiles,
 }
 
 impl Action {
-    /// All of them, in the order of a run.
+    /// All actions, in the order of a run.
     pub const ALL: [Self; 3] = [Self::RewriteDataFiles, Self::ExpireSnapshots, Self::RemoveOrphanFiles];
 
-    /// The name used in TOML, labels and reports.
-    pub fn as_str(self) -> &'static str {
+    /// The action's name in configuration, labels, snapshot summaries and reports.
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::RewriteDataFiles => "rewrite-data-files",
             Self::ExpireSnapshots => "expire-snapshots",
@@ -32,30 +33,36 @@ impl Action {
     }
 }
 
+impl std::fmt::Display for Action {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 /// How an action ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// Done, also when there was nothing to do.
+    /// Everything planned was done.
     Success,
-    /// Something failed; the report says what.
+    /// Something planned was not done.
     Failed,
-    /// Another writer won; the next run plans anew.
+    /// Somebody else's commits stood in the way to the end; the next run plans anew.
     Conflict,
-    /// A commit's outcome could not be found out.
+    /// A commit may or may not have happened.
     Unknown,
-    /// Not done, for a reason that is no failure.
+    /// There was nothing to do, or a reason that is no failure not to do it.
     Skipped,
-    /// Stopped from outside.
+    /// The run was told to stop.
     Cancelled,
 }
 
 impl Outcome {
-    /// All of them.
+    /// All outcomes.
     pub const ALL: [Self; 6] =
         [Self::Success, Self::Failed, Self::Conflict, Self::Unknown, Self::Skipped, Self::Cancelled];
 
-    /// A stable name for labels.
+    /// The label value.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Success => "success",

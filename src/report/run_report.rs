@@ -12,6 +12,8 @@ use crate::report::Outcome;
 pub struct RewriteReport {
     /// How it ended.
     pub outcome: Outcome,
+    /// Whether the table's metadata or data contradicts the specification, so that trying again is of no use until it changes.
+    pub data_invalid: bool,
     /// Why nothing was done, or why it failed.
     pub reason: Option<String>,
     /// Live data files looked at.
@@ -68,6 +70,7 @@ impl RewriteReport {
     pub fn new() -> Self {
         Self {
             outcome: Outcome::Skipped,
+            data_invalid: false,
             reason: None,
             considered_data_files: 0,
             planned_groups: 0,
@@ -101,11 +104,13 @@ impl RewriteReport {
 
     /// Could not even begin.
     pub fn failed(error: &Error) -> Self {
-        Self { outcome: outcome_of(error.kind()), reason: Some(error.to_string()), ..Self::new() }
+        let data_invalid = error.kind() == ErrorKind::DataInvalid;
+        Self { outcome: outcome_of(error.kind()), data_invalid, reason: Some(error.to_string()), ..Self::new() }
     }
 
     /// Remembers an error line.
     pub fn note(&mut self, error: &Error) {
+        self.data_invalid |= error.kind() == ErrorKind::DataInvalid;
         if self.errors.len() < Self::MAX_ERRORS {
             self.errors.push(error.to_string());
         }

@@ -27,7 +27,6 @@ pub async fn collect_forever(env: Env, fleet: Arc<Fleet>, reporter: Arc<Reporter
         for catalog in fleet.catalog_names() {
             // A catalog that is down is reported by the scheduler's own look.
             let Ok(names) = fleet.discover(&catalog).await else { continue };
-            reporter.tables_found(&catalog, &names);
             stream::iter(names)
                 .for_each_concurrent(TABLES_CONCURRENCY, |name| {
                     let (env, fleet, reporter) = (&env, &fleet, &reporter);

@@ -11,7 +11,7 @@ use crate::commit::CommitContext;
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::plan::expire_snapshots::plan_expire_snapshots;
 use crate::policy::{ResolvedPolicy, TableName, commit_interval};
-use crate::report::Outcome;
+use crate::report::{Action, Outcome};
 use crate::report::run_report::{RewriteReport, outcome_of};
 use crate::rewrite::Progress;
 use crate::run_id::RunId;
@@ -22,8 +22,8 @@ use crate::schedule::rewrite_data_files::rewrite_data_files;
 use crate::table::TableHandle;
 use crate::table::history::last_own_run;
 
-const EXPIRE: &str = "expire-snapshots";
-const ORPHANS: &str = "remove-orphan-files";
+const EXPIRE: &str = Action::ExpireSnapshots.as_str();
+const ORPHANS: &str = Action::RemoveOrphanFiles.as_str();
 const DISABLED: &str = "disabled by the policy";
 
 /// A run from its first step to its last.
@@ -62,6 +62,12 @@ pub struct CleanUpReport {
     pub skipped: BTreeMap<&'static str, String>,
     /// Why an action could not begin.
     pub errors: BTreeMap<&'static str, String>,
+    /// How long expiry took.
+    #[serde(skip)]
+    pub expire_duration: Duration,
+    /// How long orphan removal took.
+    #[serde(skip)]
+    pub orphan_duration: Duration,
 }
 
 impl StepReport {
@@ -71,6 +77,11 @@ impl StepReport {
             Self::RewriteDataFiles(_) => Step::RewriteDataFiles,
             Self::CleanUp(_) => Step::CleanUp,
         }
+    }
+
+    /// Whether the table contradicts the specification.
+    pub fn is_data_invalid(&self) -> bool {
+        matches!(self, Self::RewriteDataFiles(report) if report.data_invalid)
     }
 
     /// The step's outcome as a whole.
@@ -157,10 +168,22 @@ pub async fn rewrite_step(env: &Env, subject: &Subject, run: Run, progress: Arc<
 }
 
 /// Expires snapshots, then removes orphans, and says when the next compaction is due.
-pub async fn clean_up_step(env: &Env, fleet: &Fleet, name: &TableName, subject: Subject, run: Run) -> Result<StepDone> {
+/// `started` learns of each action as it begins.
+pub async fn clean_up_step(
+    env: &Env,
+    fleet: &Fleet,
+    name: &TableName,
+    subject: Subject,
+    run: Run,
+    started: &(dyn Fn(Action) + Sync),
+) -> Result<StepDone> {
     let _active = env.active.enter(run.run_id);
     let mut report = CleanUpReport::default();
+    let begin = env.clock.now_ms();
+    started(Action::ExpireSnapshots);
     expire(env, &subject, run, &mut report).await;
+    let expired = env.clock.now_ms();
+    started(Action::RemoveOrphanFiles);
     if report.is_unsettled() {
         report.skipped.insert(ORPHANS, "a commit's outcome is not known yet".into());
     } else if env.cancel.is_cancelled() {
@@ -169,6 +192,8 @@ pub async fn clean_up_step(env: &Env, fleet: &Fleet, name: &TableName, subject: 
         report.refuse(ORPHANS, &error);
     }
     let now = env.clock.now_ms();
+    let between = |from: i64, to: i64| Duration::from_millis((to - from).max(0).unsigned_abs());
+    (report.expire_duration, report.orphan_duration) = (between(begin, expired), between(expired, now));
     let next = due::after_clean_up(run.run_id.started_ms(), &subject.resolved.policy, now)?;
     Ok(StepDone { report: StepReport::CleanUp(Box::new(report)), next })
 }

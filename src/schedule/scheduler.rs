@@ -10,11 +10,13 @@ use tokio::task::JoinSet;
 
 use crate::error::ErrorKind;
 use crate::policy::TableName;
-use crate::report::events::{self, Reporter};
+use crate::report::Action;
+use crate::report::events::Reporter;
 use crate::rewrite::Progress;
 use crate::schedule::due::{self, NextStep, Step};
 use crate::schedule::env::Env;
 use crate::schedule::fleet::Fleet;
+use crate::table::history::last_own_run;
 use crate::schedule::run_table::{Run, StepDone, Subject, clean_up_step, rewrite_step};
 
 /// How often the loop looks for due tables.
@@ -31,6 +33,8 @@ struct Entry {
     running: bool,
     failures: u32,
     run: Option<Run>,
+    /// The metadata that was found invalid: until it changes, the table is left alone.
+    quarantine: Option<String>,
 }
 
 /// What a worker sends back.
@@ -43,8 +47,10 @@ struct Finished {
 enum Progressed {
     /// The table was looked at: it waits for this.
     Waits(NextStep),
-    /// A step was done.
-    Stepped(Box<StepDone>),
+    /// The table is still as invalid as it was.
+    Quarantined,
+    /// A step was done on this metadata.
+    Stepped(Box<StepDone>, String),
 }
 
 /// Runs maintenance until the environment's token is cancelled, then waits for what is under way.
@@ -110,13 +116,13 @@ impl Scheduler {
             self.forget(&name);
         }
         for name in names {
-            self.tables.entry(name).or_insert_with(|| Entry {
-                next: NextStep { step: Step::RewriteDataFiles, at_ms: now, why: "just found" },
-                known: false,
-                running: false,
-                failures: 0,
-                run: None,
-            });
+            if self.tables.contains_key(&name) {
+                continue;
+            }
+            self.reporter.table_found(&name);
+            let next = NextStep { step: Step::RewriteDataFiles, at_ms: now, why: "just found" };
+            let entry = Entry { next, known: false, running: false, failures: 0, run: None, quarantine: None };
+            self.tables.insert(name, entry);
         }
     }
 
@@ -159,12 +165,13 @@ impl Scheduler {
             _ => Run::start(&self.env),
         };
         entry.run = Some(run);
+        let quarantine = entry.quarantine.clone();
         let (env, fleet, reporter) = (self.env.clone(), self.fleet.clone(), self.reporter.clone());
         let sender = self.results.0.clone();
         self.workers.spawn(async move {
             let work = {
                 let name = name.clone();
-                tokio::spawn(async move { advance(&env, &fleet, &reporter, &name, run, known, step).await })
+                tokio::spawn(async move { advance(&env, &fleet, &reporter, &name, run, known.then_some(step), quarantine).await })
             };
             let result = work.await.unwrap_or_else(|e| Err(crate::error::Error::internal(format!("run panicked: {e}"))));
             // The receiver lives as long as the scheduler, which outlives its workers.
@@ -183,12 +190,19 @@ impl Scheduler {
                 entry.failures = 0;
                 entry.next = next;
             }
-            Ok(Progressed::Stepped(done)) => {
-                entry.known = true;
+            Ok(Progressed::Quarantined) => {
+                entry.failures += 1;
+                entry.next = due::after_failure(entry.next.step, entry.failures, now);
+            }
+            Ok(Progressed::Stepped(done, metadata_location)) => {
+                entry.quarantine = done.report.is_data_invalid().then_some(metadata_location);
                 let failed = done.report.outcome().is_failure();
                 entry.failures = if failed { entry.failures + 1 } else { 0 };
                 entry.next = done.next.clone();
-                self.reporter.step_done(&name, run, &done);
+                if entry.quarantine.is_some() {
+                    entry.next = due::after_failure(Step::RewriteDataFiles, entry.failures, now);
+                }
+                self.reporter.step_done(&name, run, &done, now);
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 self.forget(&name);
@@ -197,11 +211,11 @@ impl Scheduler {
             Err(error) => {
                 entry.failures += 1;
                 entry.next = due::after_failure(entry.next.step, entry.failures, now);
-                self.reporter.step_failed(&name, run, &error, entry.failures);
+                self.reporter.step_failed(&name, run, entry.next.step, &error, now);
             }
         }
         if let Some(entry) = self.tables.get(&name) {
-            self.reporter.table_waits(&name, &entry.next, entry.failures);
+            self.reporter.table_waits(&name, &entry.next, entry.failures, entry.quarantine.is_some());
         }
     }
 }
@@ -213,20 +227,29 @@ async fn advance(
     reporter: &Reporter,
     name: &TableName,
     run: Run,
-    known: bool,
-    step: Step,
+    step: Option<Step>,
+    quarantine: Option<String>,
 ) -> Result<Progressed, crate::error::Error> {
     let subject = Subject::load(fleet, name).await?;
-    if !known {
-        let next = subject.first_step(env.clock.now_ms())?;
-        return Ok(Progressed::Waits(next));
+    let metadata_location = subject.table.loaded.metadata_location.clone();
+    let Some(step) = step else {
+        if let Some(own) = last_own_run(&subject.table.loaded).filter(|own| own.complete) {
+            reporter.known_success(name, Action::RewriteDataFiles, own.committed_ms);
+        }
+        return Ok(Progressed::Waits(subject.first_step(env.clock.now_ms())?));
+    };
+    if quarantine.as_ref() == Some(&metadata_location) {
+        return Ok(Progressed::Quarantined);
     }
     reporter.step_started(name, run, step);
     let done = match step {
         Step::RewriteDataFiles => rewrite_step(env, &subject, run, Arc::new(Progress::default())).await,
-        Step::CleanUp => clean_up_step(env, fleet, name, subject, run).await?,
+        Step::CleanUp => {
+            let started = |action| reporter.action_started(name, action);
+            clean_up_step(env, fleet, name, subject, run, &started).await?
+        }
     };
-    Ok(Progressed::Stepped(Box::new(done)))
+    Ok(Progressed::Stepped(Box::new(done), metadata_location))
 }
 
 /// Asks every catalog for its tables, again and again.
@@ -240,7 +263,7 @@ async fn discover(fleet: Arc<Fleet>, reporter: Arc<Reporter>, found: mpsc::Sende
                         return;
                     }
                 }
-                Err(error) => events::catalog_failed(&catalog, &error),
+                Err(error) => reporter.catalog_failed(&catalog, &error),
             }
         }
         tokio::time::sleep(DISCOVER_EVERY).await;

@@ -8,6 +8,7 @@ use icewright::config::{Auth, Config, Loaded, Secret};
 use icewright::policy::{
     CommitInterval, PartitionSelection, ResolvedPolicy, Schedule, Setting, Span, TableName, TablePolicy, Window,
 };
+use proptest::prelude::*;
 
 fn shipped(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("config").join(name)
@@ -174,6 +175,15 @@ fn check_tells_by_its_exit_code_and_lists_everything() {
 
     let dir = tempfile::tempdir().expect("temporary directory");
     let path = dir.path().join("c.toml");
+    let unset = "policies = [{ name = 'a', tables = ['lake.**'] }]\n[catalogs.lake]\nuri = 'https://c'\n\
+                 auth = { type = 'bearer', token = { env = 'ICEWRIGHT_TEST_SURELY_UNSET' } }\n";
+    std::fs::write(&path, unset).expect("writable");
+    let mut out = Vec::new();
+    assert_eq!(check(&path, &mut out), 0, "the daemon may run elsewhere");
+    let text = String::from_utf8(out).expect("UTF-8");
+    assert!(text.contains("warning: catalogs.lake.auth.token: secret from environment variable"), "{text}");
+    assert!(text.ends_with(" 1 warning\n"), "{text}");
+
     std::fs::write(&path, "[limits]\nmemory = 4\nconcurrent-tables = 0\n").expect("writable");
     let mut out = Vec::new();
     assert_eq!(check(&path, &mut out), 2);
@@ -252,4 +262,44 @@ fn policies_that_contradict_each_other_only_on_one_table_stop_that_table() {
     assert!(config.policy_for(&"lake.x.t".parse().expect("name")).expect("fine").is_some());
     let error = config.policy_for(&"lake.xz.t".parse().expect("name")).expect_err("contradiction").to_string();
     assert!(error.contains("policy \"b\" line 9") && error.contains("policy \"a\" line 5"), "{error}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// No text makes the reader panic, and each problem stands on a line of the file.
+    #[test]
+    fn any_damage_to_a_file_is_reported_and_never_a_panic(
+        which in 0usize..2,
+        damage in prop::collection::vec((any::<prop::sample::Index>(), 0usize..4, 0usize..12), 1..4),
+    ) {
+        let reference = include_str!("../../config/icewright.toml");
+        let mut lines: Vec<String> = [EXAMPLE, reference][which].lines().map(str::to_owned).collect();
+        let bits = ["\"", "[", "}", "=", "-1", "é", ".", "\"0x\"", "{ env = 1 }", "''", "*", "\n"];
+        for (at, kind, bit) in damage {
+            let line = at.index(lines.len());
+            let chars: Vec<char> = lines[line].chars().collect();
+            let column = at.index(chars.len() + 1);
+            let (head, tail): (String, String) = (chars[..column].iter().collect(), chars[column..].iter().collect());
+            lines[line] = match kind {
+                0 => format!("{head}{}{tail}", bits[bit]),
+                1 => format!("{head}{}", bits[bit]),
+                2 => tail,
+                _ => format!("{} = {}", head.split('=').next().unwrap_or_default(), bits[bit]),
+            };
+        }
+        let text = lines.join("\n");
+        let problems = match Config::parse("test.toml", &text) {
+            Ok(loaded) => loaded.warnings,
+            Err(problems) => {
+                prop_assert!(!problems.0.is_empty());
+                problems.0
+            }
+        };
+        for problem in problems {
+            let place = problem.place.expect("a place");
+            prop_assert!(place.line as usize <= text.lines().count() + 1, "{}", problem);
+            prop_assert!(!problem.to_string().is_empty());
+        }
+    }
 }

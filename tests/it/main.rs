@@ -3,6 +3,7 @@
 mod clean;
 mod config_files;
 mod embedded_catalog;
+mod http;
 mod inspect;
 mod interop;
 mod plan_changes;
