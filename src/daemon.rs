@@ -51,7 +51,7 @@ pub fn assemble(config: &Config, cancel: CancellationToken) -> Result<Parts> {
     let env = Env {
         clock: SystemClock::shared(),
         memory: Arc::new(MemoryBudget::new(memory - memory / MANIFEST_CACHE_SHARE)),
-        manifests: Arc::new(ManifestCache::new(memory / MANIFEST_CACHE_SHARE)),
+        manifests: Arc::new(ManifestCache::new(usize::try_from(memory / MANIFEST_CACHE_SHARE).unwrap_or(usize::MAX))),
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         active: ActiveRuns::default(),
         run_timeout: config.limits.run_timeout,

@@ -9,8 +9,6 @@ mod replace;
 mod revalidate;
 mod settle;
 
-pub mod expire;
-
 use std::time::Duration;
 
 use iceberg::spec::{FormatVersion, Snapshot};
@@ -99,12 +97,14 @@ pub struct CommitContext {
     pub min_wait: Duration,
     /// Longest wait.
     pub max_wait: Duration,
+    /// Further keys for the summary of the snapshot.
+    pub summary: Vec<(&'static str, String)>,
 }
 
 impl CommitContext {
     /// Iceberg's defaults: 4 retries, from 100 ms to 60 s.
     pub fn new(run_id: RunId) -> Self {
-        Self { run_id, retries: 4, min_wait: Duration::from_millis(100), max_wait: Duration::from_secs(60) }
+        Self { run_id, retries: 4, min_wait: Duration::from_millis(100), max_wait: Duration::from_secs(60), summary: Vec::new() }
     }
 }
 

@@ -234,6 +234,8 @@ impl Commit<'_> {
                 Ok::<_, Error>((manifest.manifest_path.clone(), entries))
             }
         });
+        // Collected first: a stream over a closure that borrows is not provably `Send`.
+        let reads: Vec<_> = reads.collect();
         let read: Vec<_> = futures::stream::iter(reads).buffer_unordered(READS).try_collect().await?;
         self.manifests.extend(read);
         let entries = list.iter().filter_map(|m| self.manifests.get(&m.manifest_path)).flat_map(|e| e.iter().cloned());
@@ -325,7 +327,7 @@ impl Commit<'_> {
             (SUMMARY_RUN_ID, self.ctx.run_id.to_string()),
             (SUMMARY_ACTION, "rewrite-data-files".to_owned()),
         ];
-        properties.extend(own.into_iter().map(|(k, v)| (k.to_owned(), v)));
+        properties.extend(own.into_iter().chain(self.ctx.summary.clone()).map(|(k, v)| (k.to_owned(), v)));
         Ok(Summary { operation: Operation::Replace, additional_properties: properties })
     }
 

@@ -72,11 +72,12 @@ pub async fn inspect_table(table: &TableHandle, cache: &ManifestCache, concurren
         return Ok(state);
     };
     state.manifests = meta::read_manifest_list(table.store.as_ref(), &table.loaded, snapshot).await?;
-    let reads = stream::iter(&state.manifests).map(|manifest| async move {
+    // Futures are collected first: a stream over a closure that borrows is not provably `Send`.
+    let reads = state.manifests.iter().map(|manifest| async move {
         let entries = meta::read_manifest(table.store.as_ref(), &table.loaded, manifest).await?;
         Ok::<_, crate::error::Error>((manifest, entries))
     });
-    let mut reads = reads.buffered(concurrency.max(1));
+    let mut reads = stream::iter(reads.collect::<Vec<_>>()).buffered(concurrency.max(1));
     let mut partitions: HashSet<Arc<PartitionTuple>> = HashSet::new();
     while let Some((manifest, entries)) = reads.try_next().await? {
         if cache.summary(manifest).is_none() {
@@ -115,15 +116,14 @@ pub async fn collect_stats(
         Some(snapshot) => list(table, cache, snapshot).await?.iter().map(|m| m.manifest_path.as_str().into()).collect(),
         None => HashSet::new(),
     };
-    let lists = stream::iter(metadata.snapshots()).map(|snapshot| list(table, cache, snapshot));
-    let lists: Vec<_> = lists.buffer_unordered(concurrency.max(1)).try_collect().await?;
+    let lists: Vec<_> = metadata.snapshots().map(|snapshot| list(table, cache, snapshot)).collect();
+    let lists: Vec<_> = stream::iter(lists).buffer_unordered(concurrency.max(1)).try_collect().await?;
     let mut manifests: HashMap<&str, &ManifestFile> = HashMap::new();
     for manifest in lists.iter().flat_map(|list| list.iter()) {
         manifests.entry(&manifest.manifest_path).or_insert(manifest);
     }
-    let mut summaries = stream::iter(manifests.into_values())
-        .map(|manifest| async move { summarise(table, cache, manifest).await.map(|summary| (manifest, summary)) })
-        .buffer_unordered(concurrency.max(1));
+    let summaries = manifests.into_values().map(|manifest| summarised(table, cache, manifest)).collect::<Vec<_>>();
+    let mut summaries = stream::iter(summaries).buffer_unordered(concurrency.max(1));
     while let Some((manifest, summary)) = summaries.try_next().await? {
         builder.add_reachable(&summary);
         if current.contains(manifest.manifest_path.as_str()) {
@@ -147,13 +147,20 @@ pub async fn collect_partition_stats(
     };
     let manifests = list(table, cache, snapshot).await?;
     let mut builder = StatsBuilder::new(0);
-    let mut summaries = stream::iter(manifests.iter())
-        .map(|manifest| async move { summarise(table, cache, manifest).await.map(|summary| (manifest, summary)) })
-        .buffer_unordered(concurrency.max(1));
+    let summaries = manifests.iter().map(|manifest| summarised(table, cache, manifest)).collect::<Vec<_>>();
+    let mut summaries = stream::iter(summaries).buffer_unordered(concurrency.max(1));
     while let Some((manifest, summary)) = summaries.try_next().await? {
         builder.add_current(manifest, &summary);
     }
     Ok(builder.largest_partitions(metadata, top))
+}
+
+async fn summarised<'a>(
+    table: &TableHandle,
+    cache: &ManifestCache,
+    manifest: &'a ManifestFile,
+) -> Result<(&'a ManifestFile, Arc<ManifestSummary>)> {
+    Ok((manifest, summarise(table, cache, manifest).await?))
 }
 
 /// The manifests of a snapshot, from the cache or the store.

@@ -50,7 +50,8 @@ pub(crate) async fn splice(
     let mut open: BTreeMap<Group, ManifestBuilder> = BTreeMap::new();
     let store = writer.store();
     let fetched = sources.iter().map(|source| async move { Ok::<_, Error>((source, fetch(store, source).await?)) });
-    let mut fetched = futures::stream::iter(fetched).buffered(FETCHES);
+    // Collected first: a stream over a closure that borrows is not provably `Send`.
+    let mut fetched = futures::stream::iter(fetched.collect::<Vec<_>>()).buffered(FETCHES);
     while let Some((source, bytes)) = fetched.try_next().await? {
         let full = append_source(writer, loaded, source, &bytes, removed, &mut open, &mut spliced.deleted)?;
         for builder in full {

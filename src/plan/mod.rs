@@ -80,7 +80,7 @@ impl RewritePlan {
 }
 
 /// Something that was left alone.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Skipped {
     /// Stable name of the reason, for labels and goldens, such as `right_size`.
     pub reason: &'static str,

@@ -118,12 +118,13 @@ async fn load_positions(ctx: &RewriteContext, group: &FileGroup, deletes: &mut G
     let path = NestedField::required(FILE_PATH_ID, "file_path", Type::Primitive(PrimitiveType::String));
     let pos = NestedField::required(POS_ID, "pos", Type::Primitive(PrimitiveType::Long));
     let target = Arc::new(Target { fields: vec![Arc::new(path), Arc::new(pos)], mapping: None, all_present: true });
-    let mut loads = futures::stream::iter(position_files(group).into_values().map(|(file, tasks)| {
+    let loads = position_files(group).into_values().map(|(file, tasks)| {
         let wanted: HashMap<Arc<str>, usize> =
             tasks.iter().map(|t| (group.tasks[*t].data_file.file_path.clone(), *t)).collect();
         load_position_file(ctx, file, Arc::clone(&target), Arc::new(wanted))
-    }))
-    .buffer_unordered(CONCURRENT_READS);
+    });
+    // Collected first: a stream over a closure that borrows is not provably `Send`.
+    let mut loads = futures::stream::iter(loads.collect::<Vec<_>>()).buffer_unordered(CONCURRENT_READS);
     while let Some(found) = loads.try_next().await? {
         for (task, positions) in found {
             deletes.files[task].positions |= positions;
@@ -171,6 +172,7 @@ async fn load_scope(ctx: &RewriteContext, scope: &EqualityScope, columns: &ReadC
     let loads = scope.files.iter().map(|file| {
         load_equality_file(ctx, file.clone(), Arc::clone(&target), Arc::clone(&in_file), Arc::clone(&keys))
     });
+    let loads: Vec<_> = loads.collect();
     futures::stream::iter(loads).buffer_unordered(CONCURRENT_READS).try_collect::<()>().await?;
     let keys = Arc::into_inner(keys).ok_or_else(|| Error::internal("a key set is still being filled"))?;
     let keys = keys.into_inner().map_err(|_| Error::internal("a thread panicked while filling a key set"))?;

@@ -152,6 +152,8 @@ async fn open_large_files(
         let open = open_large(ctx.store.as_ref(), &task.data_file, target, &constants).await?;
         Ok::<_, Error>((task_index, Arc::new(open)))
     });
+    // Collected first: a stream over a closure that borrows is not provably `Send`.
+    let opening: Vec<_> = opening.collect();
     futures::stream::iter(opening).buffer_unordered(CONCURRENT_FOOTERS).try_collect().await
 }
 
@@ -221,8 +223,8 @@ async fn run(
 async fn finish(ctx: &RewriteContext, work: &Work, files: Vec<WrittenFile>) -> Result<RewriteResult> {
     let group = &work.group;
     let schema = work.metadata.current_schema();
-    let written: u64 = futures::stream::iter(&files)
-        .map(|file| verify(ctx.store.as_ref(), &file.data_file, schema))
+    let verifying: Vec<_> = files.iter().map(|file| verify(ctx.store.as_ref(), &file.data_file, schema)).collect();
+    let written: u64 = futures::stream::iter(verifying)
         .buffer_unordered(CONCURRENT_FOOTERS)
         .try_fold(0, |sum, rows| async move { Ok(sum + rows) })
         .await?;

@@ -123,18 +123,19 @@ impl Fleet {
     pub async fn neighbours(&self, name: &TableName) -> Result<Vec<(String, String)>> {
         let member = self.member(&name.catalog)?;
         let others = self.all_tables(&name.catalog).await?.into_iter().filter(|other| other != name);
-        let located: Vec<Vec<(String, String)>> = stream::iter(others)
-            .map(|other| async move {
-                let directories = match self.remembered(&other) {
-                    Some(directories) => directories,
-                    None => self.look_up(member, &other).await?,
-                };
-                Ok::<_, Error>(directories.into_iter().map(|directory| (other.to_string(), directory)).collect())
-            })
-            .buffer_unordered(LOOK_UP_CONCURRENCY)
-            .try_collect()
-            .await?;
+        // Collected first: a stream over a closure that borrows is not provably `Send`.
+        let look_ups: Vec<_> = others.map(|other| self.directories_of(member, other)).collect();
+        let located: Vec<Vec<(String, String)>> =
+            stream::iter(look_ups).buffer_unordered(LOOK_UP_CONCURRENCY).try_collect().await?;
         Ok(located.into_iter().flatten().collect())
+    }
+
+    async fn directories_of(&self, member: &Member, other: TableName) -> Result<Vec<(String, String)>> {
+        let directories = match self.remembered(&other) {
+            Some(directories) => directories,
+            None => self.look_up(member, &other).await?,
+        };
+        Ok(directories.into_iter().map(|directory| (other.to_string(), directory)).collect())
     }
 
     /// A table that is gone meanwhile has no directories.

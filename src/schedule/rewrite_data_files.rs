@@ -10,15 +10,14 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use crate::commit::replace::{StartSnapshot, commit_rewrite};
-use crate::commit::{CommitContext, CommitResult};
+use crate::commit::{CommitContext, CommitResult, StartSnapshot, commit_rewrite};
 use crate::error::{Error, ErrorKind, Result};
 use crate::inspect::inspect_table;
 use crate::plan::{FileGroup, RewritePlan, changed_since_last_rewrite, check_rewrite_plan, plan_rewrite_data_files};
 use crate::policy::{PartitionSelection, TablePolicy};
 use crate::report::run_report::RewriteReport;
 use crate::rewrite::{Progress, RewriteContext, RewriteResult, rewrite_file_group};
-use crate::run_id::RunId;
+use crate::run_id::{RunId, SUMMARY_PLANNED_SNAPSHOT, SUMMARY_RUN_COMPLETE};
 use crate::schedule::env::Env;
 use crate::storage::delete_files::{Proof, delete_files};
 use crate::table::TableHandle;
@@ -84,7 +83,6 @@ struct Rewriting<'a> {
     /// Results waiting for the next commit.
     batch: Vec<RewriteResult>,
     groups_per_commit: usize,
-    unfinished_groups: usize,
     failed_commits: usize,
     report: RewriteReport,
 }
@@ -112,12 +110,11 @@ impl<'a> Rewriting<'a> {
             table: table.clone(),
             policy,
             run_id,
-            start: plan.snapshot.as_deref().map(StartSnapshot::of),
+            start: plan.snapshot.as_deref().map(|snapshot| StartSnapshot::of(&table.loaded, snapshot)),
             progress,
             cancel: env.cancel.child_token(),
             batch: Vec::new(),
             groups_per_commit: groups_per_commit.max(1),
-            unfinished_groups: total,
             failed_commits: 0,
             report,
         }
@@ -151,13 +148,11 @@ impl<'a> Rewriting<'a> {
             self.finish_group(result).await;
         }
         self.report.abandoned_groups += waiting.len();
-        self.unfinished_groups = self.unfinished_groups.saturating_sub(waiting.len());
         self.close().await;
         self.report.conclude();
     }
 
     async fn finish_group(&mut self, result: Result<RewriteResult>) {
-        self.unfinished_groups -= 1;
         match result {
             Ok(result) => {
                 self.batch.push(result);
@@ -198,9 +193,13 @@ impl<'a> Rewriting<'a> {
 
     async fn commit_batch(&mut self) {
         let batch = std::mem::take(&mut self.batch);
-        let Some(start) = self.start.clone() else { return };
+        let Some(start) = self.start else { return };
         let mut context = CommitContext::new(self.run_id);
-        context.complete = self.unfinished_groups == 0 && self.report.committed_groups + batch.len() == self.report.planned_groups;
+        let complete = self.report.committed_groups + batch.len() == self.report.planned_groups;
+        context.summary = vec![
+            (SUMMARY_RUN_COMPLETE, complete.to_string()),
+            (SUMMARY_PLANNED_SNAPSHOT, start.snapshot_id.to_string()),
+        ];
         match commit_rewrite(&self.table, &start, &batch, &context, self.env.clock.as_ref()).await {
             CommitResult::Committed(done) => {
                 self.report.conflicts += done.conflicts;

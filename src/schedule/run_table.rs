@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use serde::Serialize;
 
 use crate::clean::{CANDIDATES_PER_RUN, ExpireOutcome, ExpireReport, OrphanReport, OrphanRequest, expire_snapshots, remove_orphan_files};
@@ -143,8 +144,8 @@ pub async fn rewrite_step(env: &Env, subject: &Subject, run: Run, progress: Arc<
     let limited = Env { cancel: env.cancel.child_token(), ..env.clone() };
     let rewriting =
         rewrite_data_files(&limited, &subject.table, &subject.resolved.policy, subject.commit_interval, run.run_id, progress);
-    tokio::pin!(rewriting);
-    let mut report = tokio::select! {
+    let mut rewriting = rewriting.boxed();
+    let report = tokio::select! {
         report = &mut rewriting => report,
         () = tokio::time::sleep(env.run_timeout) => {
             limited.cancel.cancel();
@@ -209,7 +210,7 @@ async fn expire(env: &Env, subject: &Subject, run: Run, report: &mut CleanUpRepo
         Ok(plan) => {
             let context = CommitContext::new(run.run_id);
             report.expire_snapshots =
-                Some(expire_snapshots(&subject.table, &plan, &context, env.clock.as_ref()).await);
+                Some(expire_snapshots(&subject.table, &plan, &context, env.clock.as_ref()).boxed().await);
         }
         Err(error) => report.refuse(EXPIRE, &error),
     }
@@ -230,7 +231,7 @@ async fn orphans(
     let table = subject.table.refresh().await?;
     let is_active = |run_id| env.active.contains(run_id);
     let request = subject.orphan_request(env, &is_active, &neighbours);
-    report.remove_orphan_files = Some(remove_orphan_files(&table, &request).await);
+    report.remove_orphan_files = Some(remove_orphan_files(&table, &request).boxed().await);
     Ok(())
 }
 
