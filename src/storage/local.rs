@@ -17,7 +17,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 
 use super::path::SplitPath;
-use super::{ListedFile, Store, StoreWriter};
+use super::{ListedFile, Store, StoreWriter, already_exists};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -223,10 +223,6 @@ fn temporary_name(name: &str, unique: uuid::Uuid) -> String {
         end -= 1;
     }
     format!(".{}.{}.tmp", &name[..end], unique.simple())
-}
-
-fn already_exists(path: &str) -> Error {
-    Error::new(ErrorKind::Internal, format!("create {path}: the file already exists and is never overwritten"))
 }
 
 /// Makes the finished file visible under its name, unless that name is taken.

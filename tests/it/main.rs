@@ -2,4 +2,5 @@
 
 mod rest_client;
 mod storage_local;
+mod storage_s3;
 mod support;
