@@ -156,10 +156,10 @@ fn walk(root: PathBuf, prefix: String, sender: &tokio::sync::mpsc::Sender<Result
         for entry in entries {
             let found = entry.map_err(|e| io_error("list", &name, &e)).and_then(|e| visit(&e, &name, &mut directories));
             let failed = found.is_err();
-            if let Some(item) = found.transpose() {
-                if sender.blocking_send(item).is_err() || failed {
-                    return;
-                }
+            if let Some(item) = found.transpose()
+                && (sender.blocking_send(item).is_err() || failed)
+            {
+                return;
             }
         }
     }

@@ -156,7 +156,7 @@ impl Inner {
                 Err(error) => tracing::debug!(%error, "batch delete failed, deleting one by one"),
             }
         }
-        let singles = paths.to_vec().into_iter().map(|path| async move { self.delete_one(&path).await });
+        let singles = paths.iter().cloned().map(|path| async move { self.delete_one(&path).await });
         futures::stream::iter(singles).buffered(SINGLE_DELETES_MAX).collect().await
     }
 }
@@ -314,9 +314,9 @@ impl Listing {
     async fn next(&mut self) -> Result<Option<ListedFile>> {
         loop {
             let generation = self.inner.settings.generation();
-            let entry = match self.step().await {
+            let entry = match self.step().await? {
                 // A long listing can outlive its keys; asked again, it goes on with the same page.
-                Err(e) if rejected_keys(&e) && self.inner.settings.renew(generation).await? => self.step().await,
+                Err(e) if rejected_keys(&e) && self.inner.settings.renew(generation).await? => self.step().await?,
                 other => other,
             };
             match entry.map_err(|e| translate(&e)).context(|| format!("list {}", self.prefix))? {
@@ -330,20 +330,20 @@ impl Listing {
         }
     }
 
-    async fn step(&mut self) -> opendal::Result<Option<Entry>> {
+    /// The outer error is about the settings, the inner one is the store's.
+    async fn step(&mut self) -> Result<opendal::Result<Option<Entry>>> {
         if self.lister.is_none() {
-            let place = self
-                .inner
-                .place(&self.prefix)
-                .map_err(|e| opendal::Error::new(opendal::ErrorKind::ConfigInvalid, e.to_string()))?;
+            let place = self.inner.place(&self.prefix)?;
             // A slash alone stands for the whole bucket.
             let key = if place.key.is_empty() { "/" } else { &place.key };
-            let (_, lister) = place.bucket.retrying.list_dyn(key, OpList::new().with_recursive(true)).await?;
-            self.lister = Some(lister);
+            match place.bucket.retrying.list_dyn(key, OpList::new().with_recursive(true)).await {
+                Ok((_, lister)) => self.lister = Some(lister),
+                Err(e) => return Ok(Err(e)),
+            }
         }
-        match &mut self.lister {
+        Ok(match &mut self.lister {
             Some(lister) => lister.next_dyn().await,
             None => Ok(None),
-        }
+        })
     }
 }
