@@ -17,6 +17,16 @@ const USER_AGENT: &str = concat!("icewright/", env!("CARGO_PKG_VERSION"));
 
 /// A client set up by `properties`. It has no timeout for a whole request: callers know what they ask for.
 pub fn build(properties: &HashMap<String, String>) -> Result<reqwest::Client> {
+    finish(builder(properties)?)
+}
+
+/// The same, but each request gets a connection of its own. One kept open may be closed by the other side at the moment
+/// it is used again; for a request that must not be repeated that would raise needless doubt.
+pub fn build_unpooled(properties: &HashMap<String, String>) -> Result<reqwest::Client> {
+    finish(builder(properties)?.pool_max_idle_per_host(0))
+}
+
+fn builder(properties: &HashMap<String, String>) -> Result<reqwest::ClientBuilder> {
     let connect_timeout = duration_ms(properties, CONNECT_TIMEOUT_MS, Duration::from_secs(10))?;
     let mut builder = reqwest::Client::builder()
         .user_agent(USER_AGENT)
@@ -33,6 +43,10 @@ pub fn build(properties: &HashMap<String, String>) -> Result<reqwest::Client> {
         }
         builder = builder.tls_certs_merge(certificates);
     }
+    Ok(builder)
+}
+
+fn finish(builder: reqwest::ClientBuilder) -> Result<reqwest::Client> {
     builder.build().map_err(|e| {
         let cure = "install the system's CA certificates, or name a file by SSL_CERT_FILE";
         Error::new(ErrorKind::Config, format!("set up TLS: {}; {cure}", chain(&e)))

@@ -87,7 +87,8 @@ pub enum CommitOutcome {
     Committed(Box<LoadedTable>),
     /// A requirement no longer held (409): refresh, revalidate, try again. Nothing was applied.
     Conflict(Error),
-    /// Definitely not applied, and trying again will not help (400, 401, 403, 404 ...).
+    /// Definitely not applied, and sending the same again now will not help (400, 401, 403, 404 ..., or the request never
+    /// left). The error's kind says whether a later run may fare better.
     Refused(Error),
     /// May have been applied: find out, delete nothing meanwhile.
     Unknown(Error),

@@ -48,7 +48,7 @@ pub struct RestCatalogConfig {
 }
 
 /// What the catalog's own configuration makes of ours.
-struct Session {
+struct Connection {
     /// Address, `v1` and prefix, without a slash at the end.
     base: String,
     properties: HashMap<String, String>,
@@ -59,12 +59,19 @@ struct Session {
     idempotency_keys: bool,
 }
 
+#[derive(Default)]
+struct ConnectionSlot {
+    open: Option<Arc<Connection>>,
+    /// When opening it last failed, and why.
+    failed: Option<(Instant, Error)>,
+}
+
 /// A REST catalog.
 pub struct RestCatalog {
     config: RestCatalogConfig,
     transport: Transport,
     clock: Arc<dyn Clock>,
-    session: Mutex<Option<Arc<Session>>>,
+    connection: Mutex<ConnectionSlot>,
     /// Tokens that the catalog gave for single tables.
     table_tokens: StdMutex<HashMap<TableIdent, String>>,
     observer: Option<Arc<dyn RequestObserver>>,
@@ -124,7 +131,7 @@ impl RestCatalog {
     /// Only a wrong configuration fails.
     pub async fn connect(config: RestCatalogConfig) -> Result<Self> {
         let catalog = Self::new(config)?;
-        match catalog.session().await {
+        match catalog.connection().await {
             Err(e) if e.kind() == ErrorKind::Config => return Err(e),
             Err(e) => tracing::warn!(catalog = catalog.config.name, error = %e, "catalog not reachable yet"),
             Ok(_) => {}
@@ -148,7 +155,7 @@ impl RestCatalog {
             super::auth::Authenticator::new(config.auth.clone(), uri, client.clone(), Arc::clone(&clock));
         let transport = Transport::new(client, authenticator, Arc::clone(&clock), &config.properties).context(what)?;
         let table_tokens = StdMutex::default();
-        Ok(Self { config, transport, clock, session: Mutex::default(), table_tokens, observer: None })
+        Ok(Self { config, transport, clock, connection: Mutex::default(), table_tokens, observer: None })
     }
 
     /// Reports every request from now on.
@@ -160,21 +167,30 @@ impl RestCatalog {
 
     /// Whether the catalog has answered yet.
     pub async fn connected(&self) -> bool {
-        self.session.lock().await.is_some()
+        self.connection.lock().await.open.is_some()
     }
 
-    /// The session, opened if there is none.
-    async fn session(&self) -> Result<Arc<Session>> {
-        let mut slot = self.session.lock().await;
-        if let Some(session) = slot.as_ref() {
-            return Ok(Arc::clone(session));
+    /// The connection, opened if there is none.
+    async fn connection(&self) -> Result<Arc<Connection>> {
+        let asked = Instant::now();
+        let mut slot = self.connection.lock().await;
+        if let Some(connection) = &slot.open {
+            return Ok(Arc::clone(connection));
         }
-        let session = Arc::new(self.open_session().await?);
-        *slot = Some(Arc::clone(&session));
-        Ok(session)
+        // Whoever waited while another one failed shares its error: a catalog that is down is not asked once for each.
+        if let Some((_, error)) = slot.failed.as_ref().filter(|(at, _)| *at >= asked) {
+            return Err(error.clone());
+        }
+        match self.open_connection().await {
+            Ok(connection) => Ok(Arc::clone(slot.open.insert(Arc::new(connection)))),
+            Err(error) => {
+                slot.failed = Some((Instant::now(), error.clone()));
+                Err(error)
+            }
+        }
     }
 
-    async fn open_session(&self) -> Result<Session> {
+    async fn open_connection(&self) -> Result<Connection> {
         let uri = self.config.uri.trim_end_matches('/');
         let query = self.config.warehouse.as_ref().map(|w| format!("?warehouse={}", encode(w))).unwrap_or_default();
         let request = get(format!("{uri}/v1/config{query}"), transport::headers(&self.config.properties)?);
@@ -187,7 +203,7 @@ impl RestCatalog {
         let base = prefix.map_or(format!("{uri}/v1"), |prefix| format!("{uri}/v1/{prefix}"));
         let separator = properties.get("namespace-separator").map(|s| Separator::from_property(s)).transpose()?;
         let lifetime = answer.idempotency_key_lifetime.is_some() || properties.contains_key("idempotency-key-lifetime");
-        Ok(Session {
+        Ok(Connection {
             base,
             separator: separator.unwrap_or_default(),
             headers: transport::headers(&properties)?,
@@ -232,7 +248,7 @@ impl RestCatalog {
     async fn pages<T: for<'de> Deserialize<'de>>(
         &self,
         operation: &'static str,
-        session: &Session,
+        connection: &Connection,
         url: &str,
         mut next: impl FnMut(T) -> Option<String>,
     ) -> Result<()> {
@@ -240,7 +256,7 @@ impl RestCatalog {
         let mut seen = HashSet::new();
         let separator = if url.contains('?') { '&' } else { '?' };
         for _ in 0..PAGES_MAX {
-            let request = get(format!("{url}{separator}pageToken={}", encode(&token)), session.headers.clone());
+            let request = get(format!("{url}{separator}pageToken={}", encode(&token)), connection.headers.clone());
             let page = self.read(operation, request).await?;
             match next(page).filter(|t| !t.is_empty()) {
                 None => return Ok(()),
@@ -254,9 +270,9 @@ impl RestCatalog {
     }
 
     async fn try_load(&self, table: &TableIdent) -> Result<LoadedTable> {
-        let session = self.session().await?;
-        let url = format!("{}/{}", session.base, session.separator.table(table)?);
-        let request = Request { table_token: self.table_token(table), ..get(url, session.headers.clone()) };
+        let connection = self.connection().await?;
+        let url = format!("{}/{}", connection.base, connection.separator.table(table)?);
+        let request = Request { table_token: self.table_token(table), ..get(url, connection.headers.clone()) };
         let answer: TableResponse = self.read("load_table", request).await?;
         let loaded = parse_table(answer)?;
         self.remember_token(table, &loaded.config);
@@ -269,13 +285,13 @@ impl RestCatalog {
         requirements: Vec<TableRequirement>,
         updates: Vec<TableUpdate>,
     ) -> Result<Request> {
-        let session = self.session().await?;
-        if !session.endpoints.is_empty() && !session.endpoints.contains(COMMIT_ENDPOINT) {
+        let connection = self.connection().await?;
+        if !connection.endpoints.is_empty() && !connection.endpoints.contains(COMMIT_ENDPOINT) {
             return Err(Error::unsupported("the catalog announces no way to commit to tables"));
         }
-        let url = format!("{}/{}", session.base, session.separator.table(table)?);
-        let mut headers = session.headers.clone();
-        if session.idempotency_keys {
+        let url = format!("{}/{}", connection.base, connection.separator.table(table)?);
+        let mut headers = connection.headers.clone();
+        if connection.idempotency_keys {
             // The same in every attempt of this commit.
             let key = HeaderValue::from_str(&self.clock.uuid().hyphenated().to_string());
             headers.insert("idempotency-key", key.map_err(|e| Error::internal(e.to_string()))?);
@@ -307,29 +323,29 @@ fn parse_table(answer: TableResponse) -> Result<LoadedTable> {
 #[async_trait]
 impl Catalog for RestCatalog {
     async fn list_namespaces(&self, parent: Option<&NamespaceIdent>) -> Result<Vec<NamespaceIdent>> {
-        let session = self.session().await?;
-        let mut url = format!("{}/namespaces", session.base);
+        let connection = self.connection().await?;
+        let mut url = format!("{}/namespaces", connection.base);
         if let Some(parent) = parent {
-            url = format!("{url}?parent={}", session.separator.namespace(parent)?);
+            url = format!("{url}?parent={}", connection.separator.namespace(parent)?);
         }
         let mut found = Vec::new();
         let take = |page: NamespacePage| {
             found.extend(page.namespaces);
             page.next_page_token
         };
-        self.pages("list_namespaces", &session, &url, take).await?;
+        self.pages("list_namespaces", &connection, &url, take).await?;
         Ok(found)
     }
 
     async fn list_tables(&self, namespace: &NamespaceIdent) -> Result<Vec<TableIdent>> {
-        let session = self.session().await?;
-        let url = format!("{}/namespaces/{}/tables", session.base, session.separator.namespace(namespace)?);
+        let connection = self.connection().await?;
+        let url = format!("{}/namespaces/{}/tables", connection.base, connection.separator.namespace(namespace)?);
         let mut found = Vec::new();
         let take = |page: TablePage| {
             found.extend(page.identifiers);
             page.next_page_token
         };
-        self.pages("list_tables", &session, &url, take).await?;
+        self.pages("list_tables", &connection, &url, take).await?;
         Ok(found)
     }
 
@@ -339,13 +355,13 @@ impl Catalog for RestCatalog {
 
     async fn load_credentials(&self, table: &TableIdent) -> Result<TableCredentials> {
         let what = || format!("get credentials for table {table}");
-        let session = self.session().await.context(what)?;
-        if !session.endpoints.contains(CREDENTIALS_ENDPOINT) {
+        let connection = self.connection().await.context(what)?;
+        if !connection.endpoints.contains(CREDENTIALS_ENDPOINT) {
             let loaded = self.load_table(table).await?;
             return Ok(TableCredentials { config: loaded.config, storage_credentials: loaded.storage_credentials });
         }
-        let url = format!("{}/{}/credentials", session.base, session.separator.table(table).context(what)?);
-        let request = Request { table_token: self.table_token(table), ..get(url, session.headers.clone()) };
+        let url = format!("{}/{}/credentials", connection.base, connection.separator.table(table).context(what)?);
+        let request = Request { table_token: self.table_token(table), ..get(url, connection.headers.clone()) };
         let answer: CredentialsResponse = self.read("load_credentials", request).await.context(what)?;
         Ok(TableCredentials { config: HashMap::new(), storage_credentials: answer.storage_credentials })
     }
@@ -389,7 +405,7 @@ impl Catalog for RestCatalog {
     }
 
     async fn storage_properties(&self) -> Result<HashMap<String, String>> {
-        let mut properties = self.session().await?.properties.clone();
+        let mut properties = self.connection().await?.properties.clone();
         for secret in ["token", "credential"] {
             properties.remove(secret);
         }

@@ -12,7 +12,7 @@ use super::auth::{Authenticator, Token};
 use super::classify::{self, CommitClass};
 use crate::clock::Clock;
 use crate::error::{Context, Error, ErrorKind, Result};
-use crate::http_client::{Backoff, chain, duration_ms, retry_after};
+use crate::http_client::{self, Backoff, chain, duration_ms, retry_after};
 
 /// Property: longest time for a whole request, milliseconds; 60 s unless set.
 pub const REQUEST_TIMEOUT_MS: &str = "rest.client.request-timeout-ms";
@@ -64,7 +64,8 @@ pub(super) enum CommitAnswer {
 }
 
 pub(super) struct Transport {
-    client: reqwest::Client,
+    reads: reqwest::Client,
+    commits: reqwest::Client,
     authenticator: Authenticator,
     clock: Arc<dyn Clock>,
     timeout: Duration,
@@ -73,7 +74,7 @@ pub(super) struct Transport {
 
 impl Transport {
     pub(super) fn new(
-        client: reqwest::Client,
+        reads: reqwest::Client,
         authenticator: Authenticator,
         clock: Arc<dyn Clock>,
         properties: &HashMap<String, String>,
@@ -86,7 +87,8 @@ impl Transport {
             })?,
         };
         let backoff = Backoff { retries, first: Duration::from_millis(200), longest: Duration::from_secs(10) };
-        Ok(Self { client, authenticator, clock, timeout, backoff })
+        let commits = http_client::build_unpooled(properties)?;
+        Ok(Self { reads, commits, authenticator, clock, timeout, backoff })
     }
 
     /// Reads: sent again on errors that pass, and once with a fresh token.
@@ -95,7 +97,7 @@ impl Transport {
         let mut token_renewed = false;
         loop {
             let token = self.authenticator.token().await?;
-            let outcome = self.send(&request, &token).await;
+            let outcome = self.send(&self.reads, &request, &token).await;
             let (error, asked) = match outcome {
                 Ok(answer) if answer.status == 200 => return Ok(answer.body),
                 Ok(answer) if classify::token_rejected(answer.status) && !token_renewed => {
@@ -132,7 +134,7 @@ impl Transport {
                 // Without a token nothing was sent.
                 Err(e) => return CommitAnswer::Refused(e),
             };
-            let (error, asked) = match self.send(&request, &token).await {
+            let (error, asked) = match self.send(&self.commits, &request, &token).await {
                 Err(Failed::Lost(e)) => return CommitAnswer::Unknown(unknown(&e)),
                 Err(Failed::NotSent(e)) => (e, None),
                 Ok(answer) => {
@@ -172,12 +174,9 @@ impl Transport {
         self.authenticator.renew(rejected).await
     }
 
-    async fn send(&self, request: &Request, token: &Token) -> Result<Answer, Failed> {
-        let mut builder = self
-            .client
-            .request(request.method.clone(), &request.url)
-            .timeout(self.timeout)
-            .headers(request.headers.clone());
+    async fn send(&self, client: &reqwest::Client, request: &Request, token: &Token) -> Result<Answer, Failed> {
+        let mut builder =
+            client.request(request.method.clone(), &request.url).timeout(self.timeout).headers(request.headers.clone());
         let of_table = request.table_token.as_ref().map(|t| format!("Bearer {t}"));
         if let Some(header) = of_table.as_ref().or(token.header.as_ref()) {
             let mut value = HeaderValue::from_str(header).map_err(|_| {

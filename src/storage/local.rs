@@ -17,7 +17,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 
 use super::path::SplitPath;
-use super::{ListedFile, Store, StoreWriter};
+use super::{ListedFile, Store, StoreWriter, already_exists};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -156,10 +156,10 @@ fn walk(root: PathBuf, prefix: String, sender: &tokio::sync::mpsc::Sender<Result
         for entry in entries {
             let found = entry.map_err(|e| io_error("list", &name, &e)).and_then(|e| visit(&e, &name, &mut directories));
             let failed = found.is_err();
-            if let Some(item) = found.transpose() {
-                if sender.blocking_send(item).is_err() || failed {
-                    return;
-                }
+            if let Some(item) = found.transpose()
+                && (sender.blocking_send(item).is_err() || failed)
+            {
+                return;
             }
         }
     }
@@ -223,10 +223,6 @@ fn temporary_name(name: &str, unique: uuid::Uuid) -> String {
         end -= 1;
     }
     format!(".{}.{}.tmp", &name[..end], unique.simple())
-}
-
-fn already_exists(path: &str) -> Error {
-    Error::new(ErrorKind::Internal, format!("create {path}: the file already exists and is never overwritten"))
 }
 
 /// Makes the finished file visible under its name, unless that name is taken.

@@ -89,16 +89,19 @@ pub fn open(properties: &HashMap<String, String>) -> StoreRef {
 /// The store for a table's files, with what its catalog lent for them. `source` is asked for new credentials before the
 /// lent ones expire, and when the store calls them expired. Strongest first: the vended credential with the longest
 /// prefix of the path, the table's `config`, `catalog_properties`, the defaults.
+/// [`crate::error::ErrorKind::Unsupported`] if the table lies on a store that this version does not reach.
 pub fn for_table(
     catalog_properties: &HashMap<String, String>,
     table: &LoadedTable,
     source: Arc<dyn CredentialSource>,
-) -> StoreRef {
+) -> Result<StoreRef> {
     let clock = SystemClock::shared();
     let lent =
         TableCredentials { config: table.config.clone(), storage_credentials: table.storage_credentials.clone() };
     let settings = Settings::new(catalog_properties.clone(), lent, Some(source), Arc::clone(&clock));
-    Arc::new(Router { local: LocalStore::new(), s3: S3Store::new(settings, clock) })
+    let router = Router { local: LocalStore::new(), s3: S3Store::new(settings, clock) };
+    router.pick(table.metadata.location())?;
+    Ok(Arc::new(router))
 }
 
 /// The number of bytes in a range; an inverted or huge one is an error.
@@ -110,4 +113,9 @@ pub(crate) fn range_length(path: &str, range: &Range<u64>) -> Result<usize> {
 /// The file ends before the range does.
 pub(crate) fn short_read(path: &str, range: &Range<u64>) -> Error {
     Error::invalid(format!("read {path}: the file ends before byte {} of the range {range:?}", range.end))
+}
+
+/// Files are never overwritten.
+pub(crate) fn already_exists(path: &str) -> Error {
+    Error::internal(format!("create {path}: the file already exists and is never overwritten"))
 }

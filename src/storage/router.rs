@@ -20,7 +20,7 @@ pub(super) struct Router {
 }
 
 impl Router {
-    fn pick(&self, path: &str) -> Result<&dyn Store> {
+    pub(super) fn pick(&self, path: &str) -> Result<&dyn Store> {
         match SplitPath::parse(path)?.canonical_scheme().as_str() {
             "file" => Ok(&self.local),
             "s3" => Ok(&self.s3),

@@ -24,17 +24,17 @@ use tokio::sync::Semaphore;
 
 use super::credentials::Settings;
 use super::path::SplitPath;
-use super::s3_operator::{self, Keys};
+use super::s3_operator::{self, Bucket, Keys, READ_BACKOFF};
 use super::s3_writer::S3Writer;
 use super::{ListedFile, Store, StoreWriter};
 use crate::clock::Clock;
 use crate::error::{Context, Error, ErrorKind, Result};
-use crate::http_client::Backoff;
+use crate::http_client::{self, Backoff};
 
 /// Property: whether the store honours `If-None-Match: *`; true unless set.
 pub const CONDITIONAL_WRITES: &str = "s3.conditional-writes";
 
-/// Requests in flight at most, over all buckets of one store.
+/// Reads, look-ups and deletes in flight at most, over all buckets of one store. Writers send one part at a time each.
 const REQUESTS_MAX: usize = 64;
 /// Deletes in flight at most when a batch is taken apart.
 const SINGLE_DELETES_MAX: usize = 4;
@@ -50,14 +50,14 @@ pub(super) struct S3Store {
 struct Inner {
     settings: Arc<Settings>,
     /// By bucket and prefix of the vended credential.
-    buckets: Mutex<HashMap<(String, String), Accessor>>,
+    buckets: Mutex<HashMap<(String, String), Bucket>>,
     requests: Semaphore,
     clock: Arc<dyn Clock>,
 }
 
 /// An object's place: the way to its bucket, and its key.
 pub(super) struct Place {
-    pub(super) bucket: Accessor,
+    pub(super) bucket: Bucket,
     pub(super) key: String,
 }
 
@@ -92,12 +92,12 @@ impl Inner {
         let id = (parts.authority.to_owned(), self.settings.prefix_for(path));
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let bucket = match buckets.get(&id) {
-            Some(bucket) => Arc::clone(bucket),
+            Some(bucket) => bucket.clone(),
             None => {
                 let properties = self.settings.properties(&id.1);
                 let keys = self.settings.renewable().then(|| Keys::new(&self.settings, &id.1, &self.clock));
                 let bucket = s3_operator::build(parts.authority, &properties, keys)?;
-                buckets.insert(id, Arc::clone(&bucket));
+                buckets.insert(id, bucket.clone());
                 bucket
             }
         };
@@ -119,6 +119,10 @@ impl Inner {
         outcome.map_err(|e| translate(&e)).context(|| format!("{doing} {path}"))
     }
 
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock)
+    }
+
     async fn permit(&self) -> Result<tokio::sync::SemaphorePermit<'_>> {
         self.requests.acquire().await.map_err(|_| Error::internal("the request limit is gone"))
     }
@@ -126,7 +130,8 @@ impl Inner {
     async fn delete_one(&self, path: &str) -> Result<()> {
         let mut attempt = 0;
         loop {
-            let outcome = self.request("delete", path, |place| delete_keys(place.bucket, vec![place.key])).await;
+            let outcome =
+                self.request("delete", path, |place| delete_keys(place.bucket.retrying, vec![place.key])).await;
             let Err(error) = outcome else { return Ok(()) };
             let wait = DELETE_BACKOFF.wait(attempt, self.clock.uuid().as_u128(), None);
             match wait {
@@ -143,14 +148,15 @@ impl Inner {
         let [first, ..] = paths else { return Vec::new() };
         let keys: Result<Vec<String>> = paths.iter().map(|path| Ok(split(path)?.key.to_owned())).collect();
         if let Ok(keys) = keys {
-            let whole =
-                self.request("delete a batch with", first, |place| delete_keys(place.bucket, keys.clone())).await;
+            let whole = self
+                .request("delete a batch with", first, |place| delete_keys(place.bucket.retrying, keys.clone()))
+                .await;
             match whole {
                 Ok(()) => return paths.iter().map(|_| Ok(())).collect(),
                 Err(error) => tracing::debug!(%error, "batch delete failed, deleting one by one"),
             }
         }
-        let singles = paths.to_vec().into_iter().map(|path| async move { self.delete_one(&path).await });
+        let singles = paths.iter().cloned().map(|path| async move { self.delete_one(&path).await });
         futures::stream::iter(singles).buffered(SINGLE_DELETES_MAX).collect().await
     }
 }
@@ -163,12 +169,27 @@ async fn delete_keys(bucket: Accessor, keys: Vec<String>) -> opendal::Result<()>
     deleter.close_dyn().await
 }
 
-async fn read(place: Place, range: Option<Range<u64>>) -> opendal::Result<Bytes> {
+async fn read(place: Place, range: Option<Range<u64>>, clock: Arc<dyn Clock>) -> opendal::Result<Bytes> {
     let mut args = OpRead::new();
     if let Some(range) = &range {
         args = args.with_range(BytesRange::new(range.start, Some(range.end - range.start)));
     }
-    let (_, mut reader) = place.bucket.read_dyn(&place.key, args).await?;
+    let mut attempt = 0;
+    loop {
+        let error = match read_once(&place, args.clone()).await {
+            Err(e) if e.is_temporary() => e,
+            other => return other,
+        };
+        match READ_BACKOFF.wait(attempt, clock.uuid().as_u128(), None) {
+            Some(wait) => tokio::time::sleep(wait).await,
+            None => return Err(error),
+        }
+        attempt += 1;
+    }
+}
+
+async fn read_once(place: &Place, args: OpRead) -> opendal::Result<Bytes> {
+    let (_, mut reader) = place.bucket.once.read_dyn(&place.key, args).await?;
     Ok(reader.read_all_dyn().await?.to_bytes())
 }
 
@@ -196,13 +217,18 @@ pub(super) fn translate(error: &opendal::Error) -> Error {
         opendal::ErrorKind::RangeNotSatisfied => ErrorKind::DataInvalid,
         _ => ErrorKind::Unavailable,
     };
-    Error::new(kind, error.to_string())
+    // The full text would repeat the request and all headers of the answer.
+    let mut text = format!("{}: {}", error.kind(), error.message());
+    if let Some(cause) = std::error::Error::source(error) {
+        text = format!("{text}: {}", http_client::chain(cause));
+    }
+    Error::new(kind, text)
 }
 
 #[async_trait]
 impl Store for S3Store {
     async fn read(&self, path: &str) -> Result<Bytes> {
-        self.inner.request("read", path, |place| read(place, None)).await
+        self.inner.request("read", path, |place| read(place, None, self.inner.clock())).await
     }
 
     async fn read_range(&self, path: &str, range: Range<u64>) -> Result<Bytes> {
@@ -210,7 +236,8 @@ impl Store for S3Store {
         if length == 0 {
             return Ok(Bytes::new());
         }
-        let content = self.inner.request("read", path, |place| read(place, Some(range.clone()))).await?;
+        let content =
+            self.inner.request("read", path, |place| read(place, Some(range.clone()), self.inner.clock())).await?;
         if content.len() != length {
             return Err(super::short_read(path, &range));
         }
@@ -218,7 +245,7 @@ impl Store for S3Store {
     }
 
     async fn stat(&self, path: &str) -> Result<Option<ListedFile>> {
-        let stat = |place: Place| async move { place.bucket.stat_dyn(&place.key, OpStat::new()).await };
+        let stat = |place: Place| async move { place.bucket.retrying.stat_dyn(&place.key, OpStat::new()).await };
         match self.inner.request("stat", path, stat).await {
             Ok(found) => Ok(Some(describe(path.to_owned(), &found.into_metadata()))),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
@@ -230,14 +257,14 @@ impl Store for S3Store {
         let place = self.inner.place(path)?;
         let prefix = self.inner.settings.prefix_for(path);
         let conditional = self.inner.settings.properties(&prefix).get(CONDITIONAL_WRITES).is_none_or(|v| v != "false");
-        // One part is sent while the next one is filled.
-        let args = OpWrite::new().with_if_not_exists(conditional).with_concurrent(2);
+        let args = OpWrite::new().with_if_not_exists(conditional);
         let (_, inner) = place
             .bucket
+            .retrying
             .write_dyn(&place.key, args)
             .await
             .map_err(|e| translate(&e).context(format!("create {path}")))?;
-        Ok(Box::new(S3Writer::new(path.to_owned(), inner, Arc::clone(&self.inner.settings))))
+        Ok(Box::new(S3Writer::new(path, inner, Arc::clone(&self.inner.settings))))
     }
 
     fn list(&self, prefix: &str) -> BoxStream<'static, Result<ListedFile>> {
@@ -287,9 +314,9 @@ impl Listing {
     async fn next(&mut self) -> Result<Option<ListedFile>> {
         loop {
             let generation = self.inner.settings.generation();
-            let entry = match self.step().await {
+            let entry = match self.step().await? {
                 // A long listing can outlive its keys; asked again, it goes on with the same page.
-                Err(e) if rejected_keys(&e) && self.inner.settings.renew(generation).await? => self.step().await,
+                Err(e) if rejected_keys(&e) && self.inner.settings.renew(generation).await? => self.step().await?,
                 other => other,
             };
             match entry.map_err(|e| translate(&e)).context(|| format!("list {}", self.prefix))? {
@@ -303,20 +330,20 @@ impl Listing {
         }
     }
 
-    async fn step(&mut self) -> opendal::Result<Option<Entry>> {
+    /// The outer error is about the settings, the inner one is the store's.
+    async fn step(&mut self) -> Result<opendal::Result<Option<Entry>>> {
         if self.lister.is_none() {
-            let place = self
-                .inner
-                .place(&self.prefix)
-                .map_err(|e| opendal::Error::new(opendal::ErrorKind::ConfigInvalid, e.to_string()))?;
+            let place = self.inner.place(&self.prefix)?;
             // A slash alone stands for the whole bucket.
             let key = if place.key.is_empty() { "/" } else { &place.key };
-            let (_, lister) = place.bucket.list_dyn(key, OpList::new().with_recursive(true)).await?;
-            self.lister = Some(lister);
+            match place.bucket.retrying.list_dyn(key, OpList::new().with_recursive(true)).await {
+                Ok((_, lister)) => self.lister = Some(lister),
+                Err(e) => return Ok(Err(e)),
+            }
         }
-        match &mut self.lister {
+        Ok(match &mut self.lister {
             Some(lister) => lister.next_dyn().await,
             None => Ok(None),
-        }
+        })
     }
 }

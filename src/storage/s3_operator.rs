@@ -15,12 +15,25 @@ use reqsign_core::{ProvideCredential, ProvideCredentialChain};
 use super::credentials::{self, Settings};
 use crate::clock::Clock;
 use crate::error::{Context, Error, ErrorKind, Result};
-use crate::http_client;
+use crate::http_client::{self, Backoff};
 
 /// Time for one request without a body, and for one piece of a body.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// Tries after the first for errors that pass by themselves.
 const RETRIES: usize = 5;
+const RETRY_FIRST: Duration = Duration::from_millis(200);
+const RETRY_LONGEST: Duration = Duration::from_secs(20);
+/// The same for reads.
+pub(super) const READ_BACKOFF: Backoff = Backoff { retries: 5, first: RETRY_FIRST, longest: RETRY_LONGEST };
+
+/// The way to a bucket.
+#[derive(Clone)]
+pub(super) struct Bucket {
+    /// Sends each request once. For reads: opendal's retrying reader panics if a store sends more than was asked for.
+    pub(super) once: Accessor,
+    /// Sends it again on errors that pass by themselves.
+    pub(super) retrying: Accessor,
+}
 
 /// Gives the signer the keys in force at each request.
 pub(super) struct Keys {
@@ -64,7 +77,7 @@ fn config_error(message: impl Into<String>) -> Error {
 }
 
 /// The way to a bucket. `keys` are asked at each request if the properties hold keys that can change.
-pub(super) fn build(bucket: &str, properties: &HashMap<String, String>, keys: Option<Keys>) -> Result<Accessor> {
+pub(super) fn build(bucket: &str, properties: &HashMap<String, String>, keys: Option<Keys>) -> Result<Bucket> {
     credentials::remote_signing(properties)?;
     let get = |key: &str| properties.get(key).map(String::as_str).filter(|v| !v.is_empty());
     let flag = |key: &str| match get(key) {
@@ -114,13 +127,13 @@ pub(super) fn build(bucket: &str, properties: &HashMap<String, String>, keys: Op
     // Building the client first turns missing root certificates into an error; opendal would panic over them.
     let client = http_client::build(properties)?;
     let fail = |e: opendal::Error| config_error(e.to_string());
-    let operator = Operator::new(builder).map_err(fail).context(|| format!("reach bucket {bucket}"))?;
-    Ok(operator
+    let operator = Operator::new(builder).map_err(fail).context(|| format!("reach bucket {bucket}"))?.finish();
+    let once = operator
         .layer(HttpClientLayer::new(HttpClient::with(client)))
-        .layer(TimeoutLayer::new().with_timeout(REQUEST_TIMEOUT).with_io_timeout(REQUEST_TIMEOUT))
-        .layer(RetryLayer::new().with_max_times(RETRIES).with_jitter().with_max_delay(Duration::from_secs(20)))
-        .finish()
-        .into_inner())
+        .layer(TimeoutLayer::new().with_timeout(REQUEST_TIMEOUT).with_io_timeout(REQUEST_TIMEOUT));
+    let retry = RetryLayer::new().with_max_times(RETRIES).with_min_delay(RETRY_FIRST).with_max_delay(RETRY_LONGEST);
+    let retrying = once.clone().layer(retry.with_jitter());
+    Ok(Bucket { once: once.into_inner(), retrying: retrying.into_inner() })
 }
 
 fn encryption(builder: S3, kind: &str, key: Option<&str>) -> Result<S3> {
@@ -137,7 +150,7 @@ fn encryption(builder: S3, kind: &str, key: Option<&str>) -> Result<S3> {
 mod tests {
     use super::*;
 
-    fn try_build(bucket: &str, pairs: &[(&str, &str)]) -> Result<Accessor> {
+    fn try_build(bucket: &str, pairs: &[(&str, &str)]) -> Result<Bucket> {
         let properties = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         build(bucket, &properties, None)
     }

@@ -11,7 +11,7 @@ use futures::stream::BoxStream;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::path::SplitPath;
-use crate::storage::{ListedFile, Store, StoreWriter, range_length, short_read};
+use crate::storage::{ListedFile, Store, StoreWriter, already_exists, range_length, short_read};
 
 /// In which order listings come. Real stores sort by key, file systems do not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -122,7 +122,7 @@ impl MemoryStore {
         let key = key_of(path)?;
         let mut state = self.state();
         if state.objects.contains_key(&key) {
-            return Err(Error::internal(format!("create {path}: the file already exists and is never overwritten")));
+            return Err(already_exists(path));
         }
         let object = Object { content, last_modified_ms: Some(state.now_ms) };
         state.objects.insert(key, object);
@@ -184,7 +184,7 @@ impl Store for MemoryStore {
 
     async fn writer(&self, path: &str) -> Result<Box<dyn StoreWriter>> {
         if self.stat(path).await?.is_some() {
-            return Err(Error::internal(format!("create {path}: the file already exists and is never overwritten")));
+            return Err(already_exists(path));
         }
         Ok(Box::new(MemoryWriter { store: self.clone(), path: path.to_owned(), content: Some(BytesMut::new()) }))
     }

@@ -35,7 +35,7 @@ async fn commits_end_as_scripted() {
     let store = MemoryStore::new();
     let catalog = MemoryCatalog::new(Arc::new(store.clone()));
     let table = catalog.create_table(&ident(), creation()).await.unwrap();
-    assert_eq!(store.paths(), [table.metadata_location.clone()]);
+    assert_eq!(store.paths(), std::slice::from_ref(&table.metadata_location));
     let uuid = table.metadata.uuid();
     let require = |uuid| vec![TableRequirement::UuidMatch { uuid }];
 

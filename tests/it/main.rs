@@ -1,4 +1,5 @@
 //! All integration tests, in one binary so that it is linked once.
+#![allow(clippy::unwrap_used, reason = "a test may fail where it likes")]
 
 mod clean;
 mod config_files;
@@ -12,4 +13,5 @@ mod plan_properties;
 mod plan_support;
 mod rest_client;
 mod storage_local;
+mod storage_s3;
 mod support;

@@ -397,6 +397,16 @@ async fn a_catalog_that_is_down_at_first_is_used_once_it_is_up() {
 }
 
 #[tokio::test]
+async fn requests_that_wait_for_a_catalog_that_is_down_fail_together() {
+    let server = HttpServer::start(|_: &Received| Reply::status(503));
+    let catalog = RestCatalog::new(config_for(&server.uri(), Auth::None, &[(MAX_RETRIES, "1")])).unwrap();
+    let table = ident();
+    let loads = futures::future::join_all((0..20).map(|_| catalog.load_table(&table))).await;
+    assert!(loads.iter().all(|l| l.as_ref().is_err_and(|e| e.kind() == ErrorKind::Unavailable)));
+    assert_eq!(server.received().len(), 2, "one request and its repetition, not twenty");
+}
+
+#[tokio::test]
 async fn what_a_table_brings_along_is_kept_and_used() {
     let mut answer = table_answer();
     answer["config"] = json!({"token": "of-table", "s3.region": "x"});
