@@ -280,10 +280,9 @@ fn effective_deletes(task: &RewriteTask) -> impl Iterator<Item = &Arc<FileEntry>
 fn not_worth_it(bin: &Pool, options: &RewriteDataFilesPolicy, sizes: &Sizes) -> Option<Reason> {
     let files = bin.tasks.len();
     let bytes = input_bytes(&bin.tasks);
-    let worth_it = (files > 1 && files >= options.min_input_files)
-        || (files > 1 && bytes > sizes.target_bytes)
-        || bytes > sizes.max_bytes
-        || bin.tasks.iter().any(|task| has_too_many_deletes(task, options));
+    let several = files > 1 && (files >= options.min_input_files || bytes > sizes.target_bytes);
+    let worth_it =
+        several || bytes > sizes.max_bytes || bin.tasks.iter().any(|task| has_too_many_deletes(task, options));
     match (worth_it, files) {
         (true, _) => None,
         (false, 1) => Some(Reason::SingleFile),
