@@ -12,7 +12,7 @@ use crate::policy::RewriteDataFilesPolicy;
 use crate::table::{FileEntry, TableState};
 
 /// Pairs of data file and delete file that are looked at one by one; in a larger plan the rest is only counted.
-const MAX_PAIRS: usize = 20_000_000;
+const MAX_PAIRS: usize = 2_000_000;
 
 /// Checks that `plan` may be carried out on `state`: inputs are live data files, none twice; a group is one partition of the
 /// output spec, or holds files of other specs only; sums are right and limits kept; every file has exactly the delete files

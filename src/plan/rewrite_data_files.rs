@@ -23,7 +23,7 @@
 //! - **Null partitions** of the current spec are a pool of their own; the reference mixes them with the other specs' files.
 //! - **Key ranges** of equality deletes are not compared, so `delete-file-threshold` may count a delete that the reference
 //!   rules out. A threshold of 0 is refused: it would select every file on every run.
-//! - **Cut.** When `max-files-to-rewrite` leaves a group a single file to which nothing applies, that file waits too.
+//! - **Cut.** When `max-files-to-rewrite` leaves a group files that would come out as they are, they wait too.
 //! - **Refused**: format version 3 and encrypted tables. **Left alone**: files that are not Parquet, and files with an
 //!   applicable delete file that is not.
 
@@ -280,10 +280,9 @@ fn effective_deletes(task: &RewriteTask) -> impl Iterator<Item = &Arc<FileEntry>
 fn not_worth_it(bin: &Pool, options: &RewriteDataFilesPolicy, sizes: &Sizes) -> Option<Reason> {
     let files = bin.tasks.len();
     let bytes = input_bytes(&bin.tasks);
-    let worth_it = (files > 1 && files >= options.min_input_files)
-        || (files > 1 && bytes > sizes.target_bytes)
-        || bytes > sizes.max_bytes
-        || bin.tasks.iter().any(|task| has_too_many_deletes(task, options));
+    let several = files > 1 && (files >= options.min_input_files || bytes > sizes.target_bytes);
+    let worth_it =
+        several || bytes > sizes.max_bytes || bin.tasks.iter().any(|task| has_too_many_deletes(task, options));
     match (worth_it, files) {
         (true, _) => None,
         (false, 1) => Some(Reason::SingleFile),
@@ -316,21 +315,23 @@ fn is_output_of_one_run(tasks: &[RewriteTask], sizes: &Sizes) -> bool {
     small <= 1 && tasks.iter().all(|task| run_of(task) == Some(run))
 }
 
-/// Cuts the plan to `max_files` files, in plan order; the last group keeps its first ones.
+/// Cuts the plan to `max_files` files, in plan order: the group that no longer fits keeps its first ones. Where those would
+/// come out as they are, they wait for a run with more room, and groups behind them have the room left.
 fn truncate(bins: &mut Vec<Pool>, max_files: Option<usize>, sizes: &Sizes, skips: &mut Skips) {
     let Some(mut left) = max_files else {
         return;
     };
     bins.retain_mut(|bin| {
-        let is_cut = bin.tasks.len() > left;
-        let beyond = bin.tasks.split_off(left.min(bin.tasks.len()));
-        skips.add_all(Reason::TruncatedByMaxFiles, &beyond);
-        left -= bin.tasks.len();
-        if is_cut && bin.tasks.len() == 1 && is_compacted(bin, sizes) {
-            skips.add_all(Reason::TruncatedByMaxFiles, &bin.tasks);
-            return false;
+        if bin.tasks.len() > left {
+            let beyond = bin.tasks.split_off(left);
+            skips.add_all(Reason::TruncatedByMaxFiles, &beyond);
+            if bin.tasks.is_empty() || is_compacted(bin, sizes) {
+                skips.add_all(Reason::TruncatedByMaxFiles, &bin.tasks);
+                return false;
+            }
         }
-        !bin.tasks.is_empty()
+        left -= bin.tasks.len();
+        true
     });
 }
 

@@ -16,6 +16,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::iter::FlatMap;
+use std::slice::Iter;
 use std::sync::Arc;
 
 use iceberg::spec::{DataContentType, Struct, TableMetadata};
@@ -33,9 +35,9 @@ pub struct ApplicableDeletes {
     runs: Vec<Run>,
 }
 
-/// The end of a shared list; never empty.
+/// The end of a list of delete files that is shared between data files; never empty.
 #[derive(Clone)]
-struct Run {
+pub struct Run {
     files: Shared,
     from: usize,
     /// Whether all of them name their data file.
@@ -61,7 +63,7 @@ impl ApplicableDeletes {
 
     /// The delete files.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<FileEntry>> + '_ {
-        self.runs.iter().flat_map(|run| run.files())
+        self.into_iter()
     }
 
     /// The highest data sequence number among them.
@@ -79,6 +81,15 @@ impl ApplicableDeletes {
         if from < files.len() {
             self.runs.push(Run { files: files.clone(), from, file_scoped });
         }
+    }
+}
+
+impl<'a> IntoIterator for &'a ApplicableDeletes {
+    type Item = &'a Arc<FileEntry>;
+    type IntoIter = FlatMap<Iter<'a, Run>, Iter<'a, Arc<FileEntry>>, fn(&'a Run) -> Iter<'a, Arc<FileEntry>>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.runs.iter().flat_map(|run| run.files().iter())
     }
 }
 

@@ -76,3 +76,31 @@ fn time_text(transform: Transform, source: Option<&PrimitiveType>, value: Option
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_in_partition_paths() {
+        use PrimitiveType as P;
+        let text = |transform, source, value: Literal| time_text(transform, Some(&source), Some(&value));
+        let micros = 1_743_462_000_500_000_i64;
+        for (transform, source, value, expected) in [
+            (Transform::Year, P::Date, Literal::int(55), Some("2025")),
+            (Transform::Month, P::Timestamp, Literal::int(-1), Some("1969-12")),
+            (Transform::Day, P::Timestamptz, Literal::int(20_178), Some("2025-03-31")),
+            (Transform::Hour, P::Timestamptz, Literal::long(484_806), Some("2025-04-22-06")),
+            (Transform::Identity, P::Date, Literal::int(0), Some("1970-01-01")),
+            (Transform::Identity, P::Timestamptz, Literal::long(micros), Some("2025-03-31T23:00:00.5")),
+            (Transform::Identity, P::TimestampNs, Literal::long(1), Some("1970-01-01T00:00:00.000000001")),
+            (Transform::Identity, P::Int, Literal::int(7), None),
+            (Transform::Bucket(4), P::Timestamp, Literal::int(3), None),
+            (Transform::Day, P::Date, Literal::int(i32::MAX), None),
+        ] {
+            assert_eq!(text(transform, source, value).as_deref(), expected, "{transform}");
+        }
+        assert_eq!(literal_text(None), "null");
+        assert_eq!(literal_text(Some(&Literal::binary([1_u8, 255]))), "01ff");
+    }
+}

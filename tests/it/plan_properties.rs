@@ -115,7 +115,7 @@ fn applies(delete: &FileEntry, file: &FileEntry) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
     #[test]
     fn delete_index_agrees_with_every_pair(world in worlds()) {

@@ -154,7 +154,7 @@ impl World {
 fn live_bytes(task: &icewright::plan::RewriteTask) -> u64 {
     let rows = task.data_file.record_count;
     let deleted = task.delete_files.file_scoped().map(|delete| delete.record_count).sum::<u64>().min(rows);
-    if rows == 0 { 0 } else { task.data_file.file_size_bytes * (rows - deleted) / rows }
+    (task.data_file.file_size_bytes * (rows - deleted)).checked_div(rows).unwrap_or(0)
 }
 
 /// The token of a made-up run, as in file names.
