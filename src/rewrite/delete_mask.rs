@@ -24,12 +24,16 @@ pub(crate) struct KeyColumn {
 impl KeyColumn {
     /// The values; NULL wherever a struct on the way is NULL.
     pub(crate) fn values(&self, batch: &RecordBatch) -> Result<ArrayRef> {
-        let mut array = batch.column(self.column).clone();
+        let mut array = Arc::clone(batch.column(self.column));
         for step in &self.path {
             let parent = array.as_struct_opt().ok_or_else(|| Error::internal("a key path through no struct"))?;
-            let child = parent.column(*step);
-            let nulls = NullBuffer::union(parent.nulls(), child.nulls());
-            array = make_array(child.to_data().into_builder().nulls(nulls).build()?);
+            let child = Arc::clone(parent.column(*step));
+            array = if parent.null_count() == 0 {
+                child
+            } else {
+                let nulls = NullBuffer::union(parent.nulls(), child.nulls());
+                make_array(child.to_data().into_builder().nulls(nulls).build()?)
+            };
         }
         Ok(array)
     }

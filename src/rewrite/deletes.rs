@@ -76,13 +76,13 @@ fn position_files(group: &FileGroup) -> BTreeMap<Arc<str>, (Arc<FileEntry>, Vec<
     files
 }
 
-/// Loads everything that applies to the group's data files.
+/// Loads everything that applies to the group's data files. `permit` holds `allowed` bytes for it.
 pub(crate) async fn load(
     ctx: &RewriteContext,
     group: &FileGroup,
     scopes: Vec<EqualityScope>,
     columns: &ReadColumns,
-    permit: &mut Permit,
+    (permit, mut allowed): (&mut Permit, u64),
 ) -> Result<GroupDeletes> {
     let mut deletes = GroupDeletes::default();
     for task in &group.tasks {
@@ -90,7 +90,8 @@ pub(crate) async fn load(
         deletes.files.push(FileDeletes { data_sequence, ..FileDeletes::default() });
     }
     load_positions(ctx, group, &mut deletes).await?;
-    let mut allowed = permit.bytes();
+    let positions = deletes.files.iter().map(|f| f.positions.serialized_size() as u64).sum();
+    account(&ctx.memory, permit, &mut allowed, positions)?;
     for scope in scopes {
         for task in &scope.tasks {
             deletes.files[*task].sets.push(deletes.sets.len());

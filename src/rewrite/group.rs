@@ -83,11 +83,11 @@ async fn rewrite(
         () = stop.cancelled() => return Err(crate::rewrite::work::cancelled()),
         permit = ctx.memory.acquire(bytes) => permit?,
     };
-    let deletes = deletes::load(ctx, group, scopes, &columns, &mut permit).await?;
+    let deletes = deletes::load(ctx, group, scopes, &columns, (&mut permit, need.delete_keys)).await?;
     let work = Arc::new(Work {
         store: Arc::clone(&ctx.store),
         metadata: Arc::clone(metadata),
-        group: group.clone(),
+        inputs: group.tasks.iter().map(|t| Arc::clone(&t.data_file)).collect(),
         target,
         own_columns: columns.own,
         large,
@@ -99,9 +99,9 @@ async fn rewrite(
         rows_deleted: AtomicU64::new(0),
     });
     let workers = usize::try_from(workers).unwrap_or(1);
-    let files = run(&work, &items, workers, ctx.threads.max(1), &need).await?;
+    let files = run(&work, group, &items, (workers, ctx.threads.max(1)), &need).await?;
     drop(permit);
-    finish(ctx, &work, files).await
+    finish(ctx, group, &work, files).await
 }
 
 fn name_mapping(metadata: &TableMetadata) -> Result<Option<NameMapping>> {
@@ -186,12 +186,11 @@ fn need(group: &FileGroup, items: &[Item], output: &OutputSettings, delete_keys:
 
 async fn run(
     work: &Arc<Work>,
+    group: &FileGroup,
     items: &[Item],
-    workers: usize,
-    threads: usize,
+    (workers, threads): (usize, usize),
     need: &Need,
 ) -> Result<Vec<WrittenFile>> {
-    let group = &work.group;
     let metadata = &work.metadata;
     let spec = metadata
         .partition_spec_by_id(group.output_spec_id)
@@ -220,8 +219,12 @@ async fn run(
 }
 
 /// Proves the outputs and describes them.
-async fn finish(ctx: &RewriteContext, work: &Work, files: Vec<WrittenFile>) -> Result<RewriteResult> {
-    let group = &work.group;
+async fn finish(
+    ctx: &RewriteContext,
+    group: &FileGroup,
+    work: &Work,
+    files: Vec<WrittenFile>,
+) -> Result<RewriteResult> {
     let schema = work.metadata.current_schema();
     let verifying: Vec<_> = files.iter().map(|file| verify(ctx.store.as_ref(), &file.data_file, schema)).collect();
     let written: u64 = futures::stream::iter(verifying)

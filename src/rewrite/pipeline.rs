@@ -201,7 +201,10 @@ fn assemble(
         loop {
             match segment.recv().map_err(|_| cancelled())? {
                 Message::RowGroup(group) => add_row_group(work, destination, *group, &mut open, &mut files)?,
-                Message::Done(_) => return Ok(()),
+                Message::Done(slot) => {
+                    drop(slot);
+                    return Ok(());
+                }
             }
         }
     });

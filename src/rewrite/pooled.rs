@@ -93,7 +93,10 @@ fn route(
         loop {
             match segment.recv().map_err(|_| cancelled())? {
                 Message::Batch(batch) => router.write(&batch)?,
-                Message::Done(_) => return Ok(()),
+                Message::Done(slot) => {
+                    drop(slot);
+                    return Ok(());
+                }
             }
         }
     });

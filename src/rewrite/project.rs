@@ -79,11 +79,6 @@ impl Projection {
         Ok(Self { leaves: leaves.into_iter().collect(), schema: arrow_schema(target)?, sources })
     }
 
-    /// The schema of [`Self::apply`]'s batches.
-    pub(crate) fn schema(&self) -> &ArrowSchemaRef {
-        &self.schema
-    }
-
     /// The table's columns of a batch decoded with [`Self::leaves`].
     pub(crate) fn apply(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let rows = batch.num_rows();

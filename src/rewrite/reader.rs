@@ -192,13 +192,25 @@ pub(crate) fn whole_piece(
         .with_page_index_policy(PageIndexPolicy::Skip)
         .parse_and_finish(&bytes)
         .map_err(|e| doing(e.into()))?;
-    check_rows(&metadata, entry)?;
+    check_footer(&metadata, entry)?;
     let row_groups = 0..metadata.num_row_groups();
     let open = OpenFile::new(metadata, target, constants).map_err(doing)?;
     Ok(Piece { bytes: SparseFile::whole(bytes), open: Arc::new(open), row_groups, first_position: 0 })
 }
 
-fn check_rows(metadata: &ParquetMetaData, entry: &FileEntry) -> Result<()> {
+/// Refuses footers that contradict the manifest or point outside of the file.
+fn check_footer(metadata: &ParquetMetaData, entry: &FileEntry) -> Result<()> {
+    let size = entry.file_size_bytes;
+    for column in metadata.row_groups().iter().flat_map(|g| g.columns()) {
+        let start = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
+        let end = u64::try_from(start)
+            .ok()
+            .zip(u64::try_from(column.compressed_size()).ok())
+            .and_then(|(s, l)| s.checked_add(l));
+        if end.is_none_or(|end| end > size) {
+            return Err(Error::invalid(format!("{} has a column chunk outside of the file", entry.file_path)));
+        }
+    }
     let rows = metadata.file_metadata().num_rows();
     if u64::try_from(rows) != Ok(entry.record_count) {
         return Err(Error::invalid(format!(
@@ -219,7 +231,7 @@ pub(crate) async fn open_large(
     let doing = |e: Error| e.context(format!("open {}", entry.file_path));
     check_readable(entry)?;
     let metadata = read_footer(store, &entry.file_path, entry.file_size_bytes).await?;
-    check_rows(&metadata, entry)?;
+    check_footer(&metadata, entry)?;
     OpenFile::new(metadata, target, constants).map_err(doing)
 }
 

@@ -59,20 +59,25 @@ fn split_exactly(
     files: Vec<Arc<FileEntry>>,
     listed_by: &HashMap<Arc<str>, BTreeSet<usize>>,
 ) -> Vec<EqualityScope> {
-    let lists = |file: &FileEntry, task: usize| listed_by.get(&file.file_path).is_some_and(|l| l.contains(&task));
-    let tasks: BTreeSet<usize> =
-        (0..group.tasks.len()).filter(|task| files.iter().any(|file| lists(file, *task))).collect();
-    let exact = tasks.iter().all(|task| {
+    let nobody = BTreeSet::new();
+    let lists = |file: &FileEntry| listed_by.get(&file.file_path).unwrap_or(&nobody);
+    let mut listed: BTreeMap<usize, usize> = BTreeMap::new();
+    for task in files.iter().flat_map(|file| lists(file)) {
+        *listed.entry(*task).or_default() += 1;
+    }
+    let mut sequences: Vec<i64> = files.iter().map(|f| f.data_sequence_number).collect();
+    sequences.sort_unstable();
+    // Lists hold strictly newer files only, so one that is as long as it can be holds all of those.
+    let exact = listed.iter().all(|(task, count)| {
         let data_sequence = group.tasks[*task].data_file.data_sequence_number;
-        files.iter().all(|file| lists(file, *task) == (file.data_sequence_number > data_sequence))
+        sequences.len() - sequences.partition_point(|s| *s <= data_sequence) == *count
     });
     if exact {
-        return vec![EqualityScope { ids, files, tasks }];
+        return vec![EqualityScope { ids, files, tasks: listed.into_keys().collect() }];
     }
     let mut by_list: BTreeMap<BTreeSet<usize>, Vec<Arc<FileEntry>>> = BTreeMap::new();
     for file in files {
-        let list = listed_by.get(&file.file_path).cloned().unwrap_or_default();
-        by_list.entry(list).or_default().push(file);
+        by_list.entry(lists(&file).clone()).or_default().push(file);
     }
     by_list.into_iter().map(|(tasks, files)| EqualityScope { ids: ids.clone(), files, tasks }).collect()
 }

@@ -12,7 +12,6 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::FileGroup;
 use crate::rewrite::Progress;
 use crate::rewrite::delete_mask::{GroupDeletes, leading_columns};
 use crate::rewrite::project::PartitionConstants;
@@ -20,7 +19,7 @@ use crate::rewrite::reader::{OpenFile, Piece, Target, read_whole, row_group_piec
 use crate::rewrite::segments::Item;
 use crate::rewrite::writer::OutputSettings;
 use crate::storage::StoreRef;
-use crate::table::PartitionTuple;
+use crate::table::{FileEntry, PartitionTuple};
 
 /// Bytes of inputs in flight per worker, about.
 pub(crate) const PREFETCH_BYTES: u64 = 32 << 20;
@@ -33,8 +32,8 @@ pub(crate) struct Work {
     pub store: StoreRef,
     /// The table.
     pub metadata: Arc<TableMetadata>,
-    /// The inputs.
-    pub group: FileGroup,
+    /// The data files, by task.
+    pub inputs: Vec<Arc<FileEntry>>,
     /// Columns to read.
     pub target: Target,
     /// How many of them are the table's own.
@@ -110,7 +109,7 @@ impl Work {
     }
 
     async fn fetch(&self, item: Item) -> Result<Fetched> {
-        let entry = &self.group.tasks[item.task].data_file;
+        let entry = &self.inputs[item.task];
         let store = self.store.as_ref();
         let fetched = match (item.row_group, self.large.get(&item.task)) {
             (None, _) => Fetched::Whole(item.task, read_whole(store, entry).await?),
@@ -128,12 +127,12 @@ impl Work {
         let (task, piece) = match fetched {
             Fetched::Piece(task, piece) => (task, piece),
             Fetched::Whole(task, bytes) => {
-                let entry = &self.group.tasks[task].data_file;
+                let entry = &self.inputs[task];
                 let constants = partition_constants(&self.metadata, &entry.partition)?;
                 (task, whole_piece(bytes, entry, &self.target, &constants)?)
             }
         };
-        let doing = |e: Error| e.context(format!("rewrite {}", self.group.tasks[task].data_file.file_path));
+        let doing = |e: Error| e.context(format!("rewrite {}", self.inputs[task].file_path));
         let rows = piece
             .decode(&mut |position, batch| {
                 if self.cancel.is_cancelled() {

@@ -1,5 +1,4 @@
 //! All integration tests, in one binary so that it is linked once.
-#![allow(clippy::unwrap_used, reason = "a test may fail where it likes")]
 
 mod clean;
 mod config_files;
@@ -12,6 +11,7 @@ mod plan_layouts;
 mod plan_properties;
 mod plan_support;
 mod rest_client;
+mod rewrite;
 mod storage_local;
 mod storage_s3;
 mod support;

@@ -1,0 +1,11 @@
+//! Rewriting file groups: what the reader, the deletes and the writer must get right.
+
+mod bounds;
+mod deletes;
+mod evolution;
+mod failures;
+mod memory_store;
+mod model;
+mod outputs;
+mod table;
+mod types;
