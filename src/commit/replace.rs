@@ -263,7 +263,7 @@ impl Commit<'_> {
             manifests: own.iter().map(|m| m.manifest_path.clone()).collect(),
             removed_delete_files: change.removed_deletes.len(),
         });
-        let summary = self.summary(state, change, own.len())?;
+        let summary = self.summary(state, change, own.len());
         let snapshot = new_snapshot(loaded, self.snapshot_id, list, summary, self.clock.now_ms());
         let mut requirements = head_requirements(loaded);
         requirements.push(TableRequirement::CurrentSchemaIdMatch { current_schema_id: self.start.schema_id });
@@ -307,14 +307,10 @@ impl Commit<'_> {
         Ok(())
     }
 
-    fn summary(&self, state: &TableState, change: &Change, created: usize) -> Result<Summary> {
+    fn summary(&self, state: &TableState, change: &Change, created: usize) -> Summary {
         let mut summary = SummaryBuilder::default();
         self.results.iter().flat_map(|r| &r.added).for_each(|f| summary.add(self.start.default_spec_id, f));
         change.removed_data.iter().chain(&change.removed_deletes).for_each(|f| summary.remove(f));
-        let (added, removed) = summary.records();
-        if added > removed {
-            return Err(Error::internal(format!("a rewrite may not add rows: {removed} became {added}")));
-        }
         let mut properties = summary.build(state.snapshot.as_ref().map(|s| s.summary()));
         let own = [
             ("manifests-created", created.to_string()),
@@ -326,7 +322,7 @@ impl Commit<'_> {
             (SUMMARY_ACTION, "rewrite-data-files".to_owned()),
         ];
         properties.extend(own.into_iter().map(|(k, v)| (k.to_owned(), v)));
-        Ok(Summary { operation: Operation::Replace, additional_properties: properties })
+        Summary { operation: Operation::Replace, additional_properties: properties }
     }
 
     async fn done(&mut self, error: Error) -> Step {

@@ -129,12 +129,12 @@ impl Parser {
             },
         };
         let ty = Arc::new(Type { kind, logical: logical(schema)? });
-        if matches!(ty.kind, Kind::Record(_) | Kind::Fixed(_) | Kind::Enum) {
-            if let Some(own) = schema.get("name").and_then(Value::as_str) {
-                self.named.insert(own.to_owned(), ty.clone());
-                if let Some(space) = schema.get("namespace").and_then(Value::as_str) {
-                    self.named.insert(format!("{space}.{own}"), ty.clone());
-                }
+        if matches!(ty.kind, Kind::Record(_) | Kind::Fixed(_) | Kind::Enum)
+            && let Some(own) = schema.get("name").and_then(Value::as_str)
+        {
+            self.named.insert(own.to_owned(), ty.clone());
+            if let Some(space) = schema.get("namespace").and_then(Value::as_str) {
+                self.named.insert(format!("{space}.{own}"), ty.clone());
             }
         }
         Ok(ty)

@@ -144,7 +144,7 @@ pub(crate) fn put_data_file(
         put_long(out, 64 << 20);
     }
     for counts in [file.column_sizes(), file.value_counts(), file.null_value_counts(), file.nan_value_counts()] {
-        put_map(out, counts.iter().map(|(k, v)| (*k, *v)).collect(), |out, v| put_count(out, v))?;
+        put_map(out, counts.iter().map(|(k, v)| (*k, *v)).collect(), put_count)?;
     }
     for bounds in [file.lower_bounds(), file.upper_bounds()] {
         put_map(out, bounds.iter().map(|(k, v)| (*k, v)).collect(), |out, v: &Datum| {
@@ -152,7 +152,7 @@ pub(crate) fn put_data_file(
             Ok(())
         })?;
     }
-    put_optional(out, file.key_metadata(), |out, k| put_bytes(out, k));
+    put_optional(out, file.key_metadata(), put_bytes);
     put_optional(out, file.split_offsets().filter(|o| !o.is_empty()), |out, o| put_longs(out, o.iter().copied()));
     if !version_1 {
         let ids = file.equality_ids().filter(|ids| !ids.is_empty());

@@ -276,3 +276,14 @@ async fn newer_equality_deletes_conflict_with_rows_that_change_their_spec() {
         }
     }
 }
+
+#[tokio::test]
+async fn an_input_newer_than_the_start_is_refused() {
+    let world = World::v2();
+    world.append(&[("a", "x", 5)]).await;
+    let start = world.start().await;
+    world.append(&[("b", "x", 5)]).await;
+    let result = world.result(&["b"], vec![data("out", "x", 5)], 0).await;
+    let error = refused(world.commit(&start, &[result]).await);
+    assert!(error.to_string().contains("newer than the start"), "{error}");
+}
