@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::CommitContext;
 
 /// Looks at the table after a lost answer at most.
-pub(super) const CHECKS: u32 = 4;
+pub(super) const CHECKS: u32 = 6;
 
 /// A request whose answer was lost: it added `snapshot_id` with `sequence_number` and required `main` to be at `parent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
