@@ -68,7 +68,7 @@ fn optional(name: &str, ty: Value, id: i32) -> Value {
 fn partition_schema(partition: &StructType) -> Result<Value> {
     let mut fields = Vec::new();
     for field in partition.fields() {
-        let ty = primitive_schema(primitive(&field.field_type, &field.name)?)?;
+        let ty = primitive_schema(primitive(&field.field_type, &field.name)?, field.id)?;
         let name = avro_name(&field.name);
         let mut schema = optional(&name, ty, field.id);
         if name != field.name {
@@ -97,7 +97,8 @@ fn avro_name(name: &str) -> String {
     out
 }
 
-fn primitive_schema(ty: &PrimitiveType) -> Result<Value> {
+/// `id` goes into the names of fixed types: Avro lets a name be defined once only.
+fn primitive_schema(ty: &PrimitiveType, id: i32) -> Result<Value> {
     let timestamp = |unit: &str, utc: bool| json!({"type": "long", "logicalType": unit, "adjust-to-utc": utc});
     Ok(match ty {
         PrimitiveType::Boolean => json!("boolean"),
@@ -112,12 +113,14 @@ fn primitive_schema(ty: &PrimitiveType) -> Result<Value> {
         PrimitiveType::TimestampNs => timestamp("timestamp-nanos", false),
         PrimitiveType::TimestamptzNs => timestamp("timestamp-nanos", true),
         PrimitiveType::String => json!("string"),
-        PrimitiveType::Uuid => json!({"type": "fixed", "name": "uuid_fixed", "size": 16, "logicalType": "uuid"}),
-        PrimitiveType::Fixed(n) => json!({"type": "fixed", "name": format!("fixed_{n}"), "size": n}),
+        PrimitiveType::Uuid => {
+            json!({"type": "fixed", "name": format!("uuid_f{id}"), "size": 16, "logicalType": "uuid"})
+        }
+        PrimitiveType::Fixed(n) => json!({"type": "fixed", "name": format!("fixed_{n}_f{id}"), "size": n}),
         PrimitiveType::Binary => json!("bytes"),
         PrimitiveType::Decimal { precision, scale } => {
             let size = Type::decimal_required_bytes(*precision)?;
-            json!({"type": "fixed", "name": format!("decimal_{precision}_{scale}"), "size": size,
+            json!({"type": "fixed", "name": format!("decimal_{precision}_{scale}_f{id}"), "size": size,
                    "logicalType": "decimal", "precision": precision, "scale": scale})
         }
     })

@@ -209,3 +209,20 @@ fn a_summary_counts_and_never_invents_totals() {
     assert_eq!(get(&next, "total-files-size"), None);
     assert_eq!(get(&next, "total-data-files"), None);
 }
+
+#[tokio::test]
+async fn two_partition_fields_of_one_fixed_type_make_a_valid_schema() {
+    let decimal = PrimitiveType::Decimal { precision: 9, scale: 2 };
+    let columns = schema(vec![(1, "a", decimal.clone()), (2, "b", decimal)]);
+    let loaded = table_of(FormatVersion::V2, columns, &[("a", Transform::Identity), ("b", Transform::Identity)], &[]);
+    let store = MemoryStore::new();
+    let mut writer = SnapshotWriter::new(&store, &loaded.metadata, identity(1, 1)).expect("supported");
+    let values = vec![Some(Literal::decimal(-5)), Some(Literal::decimal(12_345))];
+    let mut builder = DataFileBuilder::default();
+    builder.content(DataContentType::Data).file_path("f".into()).file_format(DataFileFormat::Parquet);
+    builder.partition(Struct::from_iter(values)).record_count(1).file_size_in_bytes(1);
+    let file = builder.build().expect("complete");
+    let manifests = writer.write_added(ManifestContentType::Data, 0, &[file.clone()], None).await.expect("written");
+    let bytes = store.read(&manifests[0].manifest_path).await.expect("there");
+    assert_eq!(Manifest::parse_avro(&bytes).expect("the library understands").entries()[0].data_file(), &file);
+}
