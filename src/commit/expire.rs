@@ -31,8 +31,8 @@ pub async fn commit_expire(
     let refs = plan.refs_seen.clone();
     let mut commit =
         Commit { table: table.clone(), plan, ctx, clock, refs, progress: false, conflicts: 0, unknown_outcomes: 0 };
-    if let Err(error) = check_plan(plan) {
-        return CommitResult::NotCommitted(error);
+    if plan.remove_refs.iter().any(|name| name == MAIN_BRANCH) {
+        return CommitResult::NotCommitted(Error::internal("branch main cannot be removed"));
     }
     if plan.is_empty() {
         return commit.committed(None);
@@ -43,19 +43,6 @@ pub async fn commit_expire(
         Some(stop) if commit.progress => commit.committed(Some(stop.into_error())),
         Some(Stop::Failed(error)) => CommitResult::NotCommitted(error),
         Some(Stop::Unknown(error)) => CommitResult::Unknown(error),
-    }
-}
-
-/// The plan must be sound in itself: nothing that a remaining ref names may go.
-fn check_plan(plan: &ExpirePlan) -> Result<()> {
-    if plan.remove_refs.iter().any(|name| name == MAIN_BRANCH) {
-        return Err(Error::internal("branch main cannot be removed"));
-    }
-    let expired: HashSet<i64> = plan.remove_snapshots.iter().copied().collect();
-    let remaining = plan.refs_seen.iter().filter(|(name, _)| !plan.remove_refs.contains(name));
-    match remaining.into_iter().find(|(_, id)| expired.contains(id)) {
-        Some((name, id)) => Err(Error::internal(format!("snapshot {id} cannot expire: ref {name} names it"))),
-        None => Ok(()),
     }
 }
 
@@ -197,7 +184,8 @@ fn stop(open: Option<&Batch>, error: Error) -> Stop {
 
 /// What the next commit removes from the table as it is now. `None`: nothing is left.
 ///
-/// Errors: [`ErrorKind::Conflict`] if the refs are not those expected: somebody may have tagged what would go.
+/// Errors: [`ErrorKind::Conflict`] if the refs are not those expected: somebody may have tagged what would go;
+/// [`ErrorKind::Internal`] if the plan removes what a remaining ref names.
 fn next_batch(loaded: &LoadedTable, plan: &ExpirePlan, refs: &BTreeMap<String, i64>) -> Result<Option<Batch>> {
     let metadata = &loaded.metadata;
     let now: BTreeMap<String, i64> = loaded.refs.iter().map(|(name, r)| (name.clone(), r.snapshot_id)).collect();

@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
-use iceberg::spec::{DataContentType, DataFile, ManifestContentType, ManifestFile, Operation, Summary};
+use iceberg::spec::{
+    DataContentType, DataFile, ManifestContentType, ManifestFile, Operation, Snapshot, SnapshotRef, Summary,
+};
 use iceberg::{TableRequirement, TableUpdate};
 
 use super::change::{Change, plan_change};
@@ -97,7 +99,7 @@ struct Commit<'a> {
     /// The same for all attempts: at most one can be in the table, and it is found by this.
     snapshot_id: i64,
     /// Entries by manifest path; manifests are immutable.
-    manifests: HashMap<String, Arc<Vec<Arc<FileEntry>>>>,
+    manifests: HashMap<String, Vec<Arc<FileEntry>>>,
     reusable: Option<Reusable>,
     attempts: Vec<Attempt>,
     written: Vec<String>,
@@ -194,13 +196,13 @@ impl Commit<'_> {
         let loaded = self.table.loaded.clone();
         let head = loaded.current_snapshot().cloned();
         let head = head.ok_or_else(|| Error::new(ErrorKind::Conflict, "the table has no current snapshot any more"))?;
-        let state = self.load_state(&loaded, head.clone()).await?;
-        let start = match loaded.metadata.snapshot_by_id(self.start.snapshot_id) {
-            Some(start) if start.snapshot_id() != head.snapshot_id() => self.load_state(&loaded, start.clone()).await?,
-            _ => state.clone(),
+        let state = self.load_state(&loaded, head).await?;
+        let start_deletes = match loaded.metadata.snapshot_by_id(self.start.snapshot_id) {
+            Some(start) => self.load_deletes(&loaded, start).await?,
+            None => Vec::new(),
         };
         self.inputs_live = inputs_live(&state, self.results);
-        if revalidate(&state, self.start, &start.delete_files, self.results)? == Verdict::AlreadyCommitted {
+        if revalidate(&state, self.start, &start_deletes, self.results)? == Verdict::AlreadyCommitted {
             return Ok(None);
         }
         let change = plan_change(&state, self.start, self.results)?;
@@ -217,30 +219,37 @@ impl Commit<'_> {
         request.map(Some)
     }
 
-    /// Live files of a snapshot, from manifests read at most once.
-    async fn load_state(
-        &mut self,
-        loaded: &Arc<LoadedTable>,
-        snapshot: iceberg::spec::SnapshotRef,
-    ) -> Result<TableState> {
-        let store = self.table.store.clone();
-        let list = read_manifest_list(store.as_ref(), loaded, &snapshot).await?;
+    /// Live files of a snapshot.
+    async fn load_state(&mut self, loaded: &Arc<LoadedTable>, snapshot: SnapshotRef) -> Result<TableState> {
+        let list = read_manifest_list(self.table.store.as_ref(), loaded, &snapshot).await?;
+        let entries = self.load_entries(loaded, &list).await?;
+        let (data_files, delete_files) = entries.into_iter().partition(|e| e.content == DataContentType::Data);
+        Ok(TableState { loaded: loaded.clone(), snapshot: Some(snapshot), manifests: list, data_files, delete_files })
+    }
+
+    /// Live delete files of a snapshot.
+    async fn load_deletes(&mut self, loaded: &Arc<LoadedTable>, snapshot: &Snapshot) -> Result<Vec<Arc<FileEntry>>> {
+        let mut list = read_manifest_list(self.table.store.as_ref(), loaded, snapshot).await?;
+        list.retain(|m| m.content == ManifestContentType::Deletes);
+        self.load_entries(loaded, &list).await
+    }
+
+    /// Live entries of manifests, each of which is read once.
+    async fn load_entries(&mut self, loaded: &Arc<LoadedTable>, list: &[ManifestFile]) -> Result<Vec<Arc<FileEntry>>> {
         let missing: Vec<_> = list.iter().filter(|m| !self.manifests.contains_key(&m.manifest_path)).collect();
+        let store = self.table.store.clone();
         let reads = missing.into_iter().map(|manifest| {
             let (store, loaded) = (store.clone(), loaded.clone());
             async move {
                 let entries = read_manifest(store.as_ref(), &loaded, manifest).await?;
-                let entries = Arc::new(entries.into_iter().map(Arc::new).collect());
-                Ok::<_, Error>((manifest.manifest_path.clone(), entries))
+                Ok::<_, Error>((manifest.manifest_path.clone(), entries.into_iter().map(Arc::new).collect()))
             }
         });
         // Collected first: a stream over a closure that borrows is not provably `Send`.
         let reads: Vec<_> = reads.collect();
         let read: Vec<_> = futures::stream::iter(reads).buffer_unordered(READS).try_collect().await?;
         self.manifests.extend(read);
-        let entries = list.iter().filter_map(|m| self.manifests.get(&m.manifest_path)).flat_map(|e| e.iter().cloned());
-        let (data_files, delete_files) = entries.partition(|e| e.content == DataContentType::Data);
-        Ok(TableState { loaded: loaded.clone(), snapshot: Some(snapshot), manifests: list, data_files, delete_files })
+        Ok(list.iter().filter_map(|m| self.manifests.get(&m.manifest_path)).flatten().cloned().collect())
     }
 
     async fn write(
@@ -265,7 +274,7 @@ impl Commit<'_> {
             manifests: own.iter().map(|m| m.manifest_path.clone()).collect(),
             removed_delete_files: change.removed_deletes.len(),
         });
-        let summary = self.summary(state, change, own.len())?;
+        let summary = self.summary(state, change, own.len());
         let snapshot = new_snapshot(loaded, self.snapshot_id, list, summary, self.clock.now_ms());
         let mut requirements = head_requirements(loaded);
         requirements.push(TableRequirement::CurrentSchemaIdMatch { current_schema_id: self.start.schema_id });
@@ -309,14 +318,10 @@ impl Commit<'_> {
         Ok(())
     }
 
-    fn summary(&self, state: &TableState, change: &Change, created: usize) -> Result<Summary> {
+    fn summary(&self, state: &TableState, change: &Change, created: usize) -> Summary {
         let mut summary = SummaryBuilder::default();
         self.results.iter().flat_map(|r| &r.added).for_each(|f| summary.add(self.start.default_spec_id, f));
         change.removed_data.iter().chain(&change.removed_deletes).for_each(|f| summary.remove(f));
-        let (added, removed) = summary.records();
-        if added > removed {
-            return Err(Error::internal(format!("a rewrite may not add rows: {removed} became {added}")));
-        }
         let mut properties = summary.build(state.snapshot.as_ref().map(|s| s.summary()));
         let own = [
             ("manifests-created", created.to_string()),
@@ -328,7 +333,7 @@ impl Commit<'_> {
             (SUMMARY_ACTION, "rewrite-data-files".to_owned()),
         ];
         properties.extend(own.into_iter().chain(self.ctx.summary.clone()).map(|(k, v)| (k.to_owned(), v)));
-        Ok(Summary { operation: Operation::Replace, additional_properties: properties })
+        Summary { operation: Operation::Replace, additional_properties: properties }
     }
 
     async fn done(&mut self, error: Error) -> Step {

@@ -208,20 +208,20 @@ fn changes_spec(result: &RewriteResult, start: &StartSnapshot) -> bool {
     result.rewritten.iter().any(|f| f.partition.spec_id != start.default_spec_id)
 }
 
-/// What deletes can apply to: inputs by path, and the smallest sequence number by partition and overall.
+/// What deletes can apply to: sequence numbers of inputs by path, and the smallest by partition and overall.
 struct Inputs<'a> {
     head: &'a TableState,
-    paths: HashSet<&'a str>,
+    paths: HashMap<&'a str, i64>,
     partitions: HashMap<(i32, &'a Struct), i64>,
     min_sequence: i64,
 }
 
 impl<'a> Inputs<'a> {
     fn of(head: &'a TableState, results: &'a [RewriteResult]) -> Self {
-        let mut inputs = Self { head, paths: HashSet::new(), partitions: HashMap::new(), min_sequence: i64::MAX };
+        let mut inputs = Self { head, paths: HashMap::new(), partitions: HashMap::new(), min_sequence: i64::MAX };
         for file in results.iter().flat_map(|r| &r.rewritten) {
-            inputs.paths.insert(file.file_path.as_ref());
             let sequence = file.data_sequence_number;
+            inputs.paths.insert(file.file_path.as_ref(), sequence);
             let of_partition = inputs.partitions.entry((file.partition.spec_id, &file.partition.values));
             of_partition.and_modify(|min| *min = sequence.min(*min)).or_insert(sequence);
             inputs.min_sequence = inputs.min_sequence.min(sequence);
@@ -229,22 +229,26 @@ impl<'a> Inputs<'a> {
         inputs
     }
 
-    /// Whether a delete file may change what readers see of an input. Errs on the side of yes.
+    /// Whether a delete file may change what readers see of an input: by sequence number, and by path, partition or, for
+    /// equality deletes of an unpartitioned spec, everywhere.
     fn may_be_hit_by(&self, delete: &FileEntry) -> bool {
-        let partition = (delete.partition.spec_id, &delete.partition.values);
-        match delete.content {
+        let of_partition = self.partitions.get(&(delete.partition.spec_id, &delete.partition.values)).copied();
+        let oldest = match delete.content {
             DataContentType::PositionDeletes => match &delete.referenced_data_file {
-                Some(path) => self.paths.contains(path.as_ref()),
-                None => self.partitions.contains_key(&partition),
+                Some(path) => self.paths.get(path.as_ref()).copied(),
+                None => of_partition,
             },
             DataContentType::EqualityDeletes if is_global(self.head, delete.partition.spec_id) => {
-                delete.data_sequence_number > self.min_sequence
+                Some(self.min_sequence)
             }
-            DataContentType::EqualityDeletes => {
-                self.partitions.get(&partition).is_some_and(|min| delete.data_sequence_number > *min)
-            }
-            DataContentType::Data => true,
-        }
+            DataContentType::EqualityDeletes => of_partition,
+            DataContentType::Data => return true,
+        };
+        let equality = delete.content == DataContentType::EqualityDeletes;
+        oldest.is_some_and(|data| match equality {
+            true => delete.data_sequence_number > data,
+            false => delete.data_sequence_number >= data,
+        })
     }
 }
 

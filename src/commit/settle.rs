@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::CommitContext;
 
 /// Looks at the table after a lost answer at most.
-pub(super) const CHECKS: u32 = 4;
+pub(super) const CHECKS: u32 = 6;
 
 /// A request whose answer was lost: it added `snapshot_id` with `sequence_number` and required `main` to be at `parent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,14 +35,14 @@ pub(super) fn has_snapshot(metadata: &TableMetadata, snapshot_id: i64) -> bool {
 }
 
 /// The fate of a request to add a snapshot. A head that merely moved is no proof: it may be rolled back to the parent, and then
-/// the requirement holds again. A sequence number that has been used up is, since numbers only grow.
+/// the requirement holds again. A sequence number that has been used up is, since numbers only grow; version 1 has none.
 pub(super) fn judge(metadata: &TableMetadata, snapshot_id: i64, request: OpenRequest) -> Fate {
     if has_snapshot(metadata, snapshot_id) {
         return Fate::Applied;
     }
     let moved = metadata.current_snapshot_id() != request.parent;
-    let used_up =
-        metadata.format_version() == FormatVersion::V1 || metadata.last_sequence_number() >= request.sequence_number;
+    let numbered = metadata.format_version() != FormatVersion::V1;
+    let used_up = numbered && metadata.last_sequence_number() >= request.sequence_number;
     if moved && used_up { Fate::Lost } else { Fate::Open }
 }
 

@@ -12,12 +12,15 @@ use crate::error::{Error, Result};
 
 /// Nesting of types; Iceberg's own schemas reach about 8.
 const DEPTH_MAX: usize = 32;
+/// Types in a schema, each named one counted wherever it is used: what stepping over a value may cost.
+const NODES_MAX: usize = 20_000;
 
 /// A type of the writer's schema.
 #[derive(Debug)]
 pub(crate) struct Type {
     pub(crate) kind: Kind,
     pub(crate) logical: Option<Logical>,
+    nodes: usize,
 }
 
 /// What values of a type look like.
@@ -64,6 +67,19 @@ impl Type {
         Parser::default().parse(schema, 0)
     }
 
+    fn new(kind: Kind, logical: Option<Logical>) -> Result<Arc<Self>> {
+        let inner = match &kind {
+            Kind::Array(item) | Kind::Map(item) => item.nodes,
+            Kind::Union(branches) => branches.iter().map(|b| b.nodes).sum(),
+            Kind::Record(fields) => fields.iter().map(|f| f.ty.nodes).sum(),
+            _ => 0,
+        };
+        if inner >= NODES_MAX {
+            return Err(Error::invalid("avro schema is too large"));
+        }
+        Ok(Arc::new(Self { kind, logical, nodes: inner + 1 }))
+    }
+
     /// The fields of a record, or of the record in an optional one.
     pub(crate) fn fields(&self) -> Option<&[Field]> {
         match &self.kind {
@@ -91,7 +107,7 @@ impl Parser {
             Value::String(name) => self.by_name(name),
             Value::Array(branches) => {
                 let branches = branches.iter().map(|b| self.parse(b, depth + 1)).collect::<Result<Vec<_>>>()?;
-                Ok(Arc::new(Type { kind: Kind::Union(branches), logical: None }))
+                Type::new(Kind::Union(branches), None)
             }
             Value::Object(object) => match object.get("type") {
                 Some(Value::String(name)) => self.complex(name, schema, depth),
@@ -104,7 +120,7 @@ impl Parser {
 
     fn by_name(&self, name: &str) -> Result<Arc<Type>> {
         match primitive(name) {
-            Some(kind) => Ok(Arc::new(Type { kind, logical: None })),
+            Some(kind) => Type::new(kind, None),
             None => self.named.get(name).cloned().ok_or_else(|| Error::invalid(format!("unknown avro type {name:?}"))),
         }
     }
@@ -128,13 +144,13 @@ impl Parser {
                 None => return self.by_name(name),
             },
         };
-        let ty = Arc::new(Type { kind, logical: logical(schema)? });
-        if matches!(ty.kind, Kind::Record(_) | Kind::Fixed(_) | Kind::Enum) {
-            if let Some(own) = schema.get("name").and_then(Value::as_str) {
-                self.named.insert(own.to_owned(), ty.clone());
-                if let Some(space) = schema.get("namespace").and_then(Value::as_str) {
-                    self.named.insert(format!("{space}.{own}"), ty.clone());
-                }
+        let ty = Type::new(kind, logical(schema)?)?;
+        if matches!(ty.kind, Kind::Record(_) | Kind::Fixed(_) | Kind::Enum)
+            && let Some(own) = schema.get("name").and_then(Value::as_str)
+        {
+            self.named.insert(own.to_owned(), ty.clone());
+            if let Some(space) = schema.get("namespace").and_then(Value::as_str) {
+                self.named.insert(format!("{space}.{own}"), ty.clone());
             }
         }
         Ok(ty)
@@ -461,5 +477,18 @@ mod tests {
             deep = serde_json::json!({"type": "array", "items": deep});
         }
         assert!(Type::parse(&deep).is_err());
+    }
+
+    #[test]
+    fn a_schema_that_doubles_at_every_level_is_refused() {
+        let mut fields = vec![serde_json::json!({"name": "f", "type": {"type": "record", "name": "r0", "fields": []}})];
+        for n in 1..40 {
+            let inner = format!("r{}", n - 1);
+            let twice = serde_json::json!([{"name": "a", "type": inner}, {"name": "b", "type": inner}]);
+            let record = serde_json::json!({"type": "record", "name": format!("r{n}"), "fields": twice});
+            fields.push(serde_json::json!({"name": "f", "type": record}));
+        }
+        let schema = serde_json::json!({"type": "record", "name": "root", "fields": fields});
+        assert!(Type::parse(&schema).expect_err("too large").to_string().contains("too large"));
     }
 }

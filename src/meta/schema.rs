@@ -68,7 +68,7 @@ fn optional(name: &str, ty: Value, id: i32) -> Value {
 fn partition_schema(partition: &StructType) -> Result<Value> {
     let mut fields = Vec::new();
     for field in partition.fields() {
-        let ty = primitive_schema(primitive(&field.field_type, &field.name)?)?;
+        let ty = primitive_schema(primitive(&field.field_type, &field.name)?, field.id)?;
         let name = avro_name(&field.name);
         let mut schema = optional(&name, ty, field.id);
         if name != field.name {
@@ -97,7 +97,8 @@ fn avro_name(name: &str) -> String {
     out
 }
 
-fn primitive_schema(ty: &PrimitiveType) -> Result<Value> {
+/// `id` goes into the names of fixed types: Avro lets a name be defined once only.
+fn primitive_schema(ty: &PrimitiveType, id: i32) -> Result<Value> {
     let timestamp = |unit: &str, utc: bool| json!({"type": "long", "logicalType": unit, "adjust-to-utc": utc});
     Ok(match ty {
         PrimitiveType::Boolean => json!("boolean"),
@@ -112,12 +113,14 @@ fn primitive_schema(ty: &PrimitiveType) -> Result<Value> {
         PrimitiveType::TimestampNs => timestamp("timestamp-nanos", false),
         PrimitiveType::TimestamptzNs => timestamp("timestamp-nanos", true),
         PrimitiveType::String => json!("string"),
-        PrimitiveType::Uuid => json!({"type": "fixed", "name": "uuid_fixed", "size": 16, "logicalType": "uuid"}),
-        PrimitiveType::Fixed(n) => json!({"type": "fixed", "name": format!("fixed_{n}"), "size": n}),
+        PrimitiveType::Uuid => {
+            json!({"type": "fixed", "name": format!("uuid_f{id}"), "size": 16, "logicalType": "uuid"})
+        }
+        PrimitiveType::Fixed(n) => json!({"type": "fixed", "name": format!("fixed_{n}_f{id}"), "size": n}),
         PrimitiveType::Binary => json!("bytes"),
         PrimitiveType::Decimal { precision, scale } => {
             let size = Type::decimal_required_bytes(*precision)?;
-            json!({"type": "fixed", "name": format!("decimal_{precision}_{scale}"), "size": size,
+            json!({"type": "fixed", "name": format!("decimal_{precision}_{scale}_f{id}"), "size": size,
                    "logicalType": "decimal", "precision": precision, "scale": scale})
         }
     })
@@ -144,7 +147,7 @@ pub(crate) fn put_data_file(
         put_long(out, 64 << 20);
     }
     for counts in [file.column_sizes(), file.value_counts(), file.null_value_counts(), file.nan_value_counts()] {
-        put_map(out, counts.iter().map(|(k, v)| (*k, *v)).collect(), |out, v| put_count(out, v))?;
+        put_map(out, counts.iter().map(|(k, v)| (*k, *v)).collect(), put_count)?;
     }
     for bounds in [file.lower_bounds(), file.upper_bounds()] {
         put_map(out, bounds.iter().map(|(k, v)| (*k, v)).collect(), |out, v: &Datum| {
@@ -152,7 +155,7 @@ pub(crate) fn put_data_file(
             Ok(())
         })?;
     }
-    put_optional(out, file.key_metadata(), |out, k| put_bytes(out, k));
+    put_optional(out, file.key_metadata(), put_bytes);
     put_optional(out, file.split_offsets().filter(|o| !o.is_empty()), |out, o| put_longs(out, o.iter().copied()));
     if !version_1 {
         let ids = file.equality_ids().filter(|ids| !ids.is_empty());

@@ -73,11 +73,6 @@ impl SummaryBuilder {
         self.partitions.insert((file.partition.spec_id, file.partition.values.clone()));
     }
 
-    /// Rows added and rows removed, in data files.
-    pub fn records(&self) -> (u64, u64) {
-        (self.added.records, self.removed.records)
-    }
-
     /// The summary's properties; counters that are zero are left out.
     ///
     /// Totals are those of `parent` (zero if there is none) plus added less removed. A total that the parent does not have, or

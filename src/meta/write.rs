@@ -12,8 +12,9 @@ use iceberg::spec::{
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::avro::put_long;
 use super::container::{Codec, ContainerWriter, recode};
-use super::entry::ADDED;
+use super::entry::{ADDED, DELETED};
 use super::partition::partition_type;
 use super::partition_summary::PartitionSummaries;
 use super::schema::{belongs, data_file_schema, entry_schema, put_data_file, put_optional};
@@ -282,19 +283,17 @@ impl ManifestBuilder {
         self.rows[status] = self.rows[status].saturating_add(entry.records);
         // A deleted file's partition still counts: the reader may be looking for deletions.
         self.partitions.add(partition)?;
-        if entry.status != super::entry::DELETED {
-            if let Some(sequence) = entry.sequence {
-                self.min_sequence = Some(self.min_sequence.map_or(sequence, |m| m.min(sequence)));
-            }
+        if let Some(sequence) = entry.sequence.filter(|_| entry.status != DELETED) {
+            self.min_sequence = Some(self.min_sequence.map_or(sequence, |m| m.min(sequence)));
         }
         let version = self.version;
         self.out.append(|out| {
-            super::avro::put_long(out, i64::from(entry.status));
+            put_long(out, i64::from(entry.status));
             if version == FormatVersion::V1 {
-                super::avro::put_long(out, entry.snapshot_id);
+                put_long(out, entry.snapshot_id);
             } else {
                 for number in [Some(entry.snapshot_id), entry.sequence, entry.file_sequence] {
-                    put_optional(out, number, super::avro::put_long);
+                    put_optional(out, number, put_long);
                 }
             }
             out.extend_from_slice(entry.data_file);

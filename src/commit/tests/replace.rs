@@ -249,7 +249,7 @@ fn set(paths: &[&str]) -> BTreeSet<String> {
 async fn delete_files_leave_only_when_nothing_is_left_for_them() {
     // Sequence numbers: data 1, deletes 2, later data 3. The start is 3 (2 without later data).
     let before = [("a", "x", 5), ("old-y", "y", 5)];
-    let after = [("b", "x", 5)];
+    let after = [("b", "x", 5), ("later-y", "y", 5)];
     let deletes = || {
         vec![
             equality("eq-x", "x"),
@@ -261,20 +261,23 @@ async fn delete_files_leave_only_when_nothing_is_left_for_them() {
             position("file-a", "x", Some("a")),
             position("file-y", "y", Some("old-y")),
             position("file-gone", "y", Some("never-was")),
+            position("file-early", "y", Some("later-y")),
         ]
     };
     let gone = removed_of(deletes(), &before, &after, true).await;
-    assert_eq!(gone, set(&["eq-x", "eq-z", "pos-x", "pos-z", "file-a", "file-gone"]));
+    assert_eq!(gone, set(&["eq-x", "eq-z", "pos-x", "pos-z", "file-a", "file-gone", "file-early"]));
     // Without later data the output has the deletes' own number: position deletes of that number still may apply to it
     // by the rule of numbers, equality deletes do not.
     let gone = removed_of(deletes(), &before, &[], true).await;
-    assert_eq!(gone, set(&["eq-x", "eq-z", "pos-z", "file-a", "file-gone"]));
+    assert_eq!(gone, set(&["eq-x", "eq-z", "pos-z", "file-a", "file-gone", "file-early"]));
 }
 
 #[tokio::test]
 async fn a_global_equality_delete_needs_the_whole_table_to_be_newer() {
     let gone = removed_of(vec![equality("eq", "x")], &[("a", "x", 5), ("b", "y", 5)], &[], false).await;
     assert_eq!(gone, set(&[]));
+    let gone = removed_of(vec![equality("eq", "x")], &[("a", "x", 5)], &[], false).await;
+    assert_eq!(gone, set(&["eq"]), "its own number is not strictly smaller");
     let gone = removed_of(vec![equality("eq", "x")], &[("a", "x", 5)], &[("b", "y", 5)], false).await;
     assert_eq!(gone, set(&["eq"]));
 }

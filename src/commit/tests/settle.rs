@@ -12,7 +12,10 @@ use crate::meta::doubles::CommitFault;
 use crate::rewrite::RewriteResult;
 
 async fn ready() -> (World, StartSnapshot, RewriteResult, CommitContext) {
-    let world = World::v2();
+    ready_in(World::v2()).await
+}
+
+async fn ready_in(world: World) -> (World, StartSnapshot, RewriteResult, CommitContext) {
     world.append(&[("a", "x", 5), ("b", "x", 6), ("keep", "x", 1)]).await;
     let start = world.start().await;
     let result = world.result(&["a", "b"], vec![data("out", "x", 11)], 0).await;
@@ -132,6 +135,23 @@ async fn a_foreign_append_after_a_lost_success_does_not_make_a_second_commit() {
     assert_eq!(world.store.deleted(), Vec::<String>::new());
 }
 
+/// A repeated delivery on the way: the first was applied, the second answers with a conflict.
+#[tokio::test]
+async fn a_conflict_with_ones_own_commit_is_a_success() {
+    let (world, start, _, ctx) = ready().await;
+    // No output whose presence could tell.
+    let result = world.result(&["a"], vec![], 5).await;
+    let deliver = async |w: World| {
+        let (table, requirements, updates) = w.catalog.last().expect("a commit");
+        w.catalog.commit_unscripted(&table, &requirements, updates);
+    };
+    world.catalog.script([CommitFault::After(meanwhile(&world, deliver))]);
+    let done = committed(world.commit_as(&ctx, &start, &[result]).await);
+    assert_eq!((done.conflicts, replaces(&world).await), (1, 1));
+    assert_eq!(done.snapshot_id, world.load().await.metadata.current_snapshot_id());
+    only_the_winner_is_left(&world, &ctx).await;
+}
+
 #[tokio::test]
 async fn a_commit_that_never_arrived_is_tried_again() {
     let (world, start, result, ctx) = ready().await;
@@ -210,6 +230,36 @@ async fn an_append_that_uses_the_number_up_settles_a_lost_request() {
     assert_eq!(world.left_by(&ctx), Vec::<String>::new());
     assert_eq!(world.catalog.deliver_late(), 0);
     assert_eq!(world.live().await, ["a", "b", "keep", "new"]);
+}
+
+/// Numbers are what proves it: version 1 has none, and a number used up elsewhere leaves the head free.
+#[tokio::test]
+async fn without_a_moved_head_and_a_used_number_a_lost_request_stays_open() {
+    let (world, start, result, mut ctx) = ready_in(World::new(FormatVersion::V1, true, &[])).await;
+    ctx.retries = 0;
+    let append = async |w: World| {
+        w.append(&[("new", "x", 1)]).await;
+    };
+    world.catalog.script([CommitFault::UnknownLateThen(meanwhile(&world, append))]);
+    unknown(world.commit_as(&ctx, &start, &[result]).await);
+    let (world, start, result, mut ctx) = ready().await;
+    ctx.retries = 0;
+    let branch = async |w: World| {
+        let head = w.load().await.current_snapshot().cloned().expect("a head");
+        w.catalog.tamper(&w.ident, |m| {
+            let snapshot = Snapshot::builder()
+                .with_snapshot_id(4711)
+                .with_sequence_number(m.next_sequence_number())
+                .with_timestamp_ms(m.last_updated_ms())
+                .with_manifest_list(head.manifest_list())
+                .with_summary(head.summary().clone())
+                .build();
+            m.into_builder(None).set_branch_snapshot(snapshot, "dev").expect("valid").build().expect("valid").metadata
+        });
+    };
+    world.catalog.script([CommitFault::UnknownLateThen(meanwhile(&world, branch))]);
+    unknown(world.commit_as(&ctx, &start, &[result]).await);
+    assert_eq!(world.store.deleted(), Vec::<String>::new());
 }
 
 #[tokio::test]

@@ -276,3 +276,30 @@ async fn newer_equality_deletes_conflict_with_rows_that_change_their_spec() {
         }
     }
 }
+
+#[tokio::test]
+async fn an_input_newer_than_the_start_is_refused() {
+    let world = World::v2();
+    world.append(&[("a", "x", 5)]).await;
+    let start = world.start().await;
+    world.append(&[("b", "x", 5)]).await;
+    let result = world.result(&["b"], vec![data("out", "x", 5)], 0).await;
+    let error = refused(world.commit(&start, &[result]).await);
+    assert!(error.to_string().contains("newer than the start"), "{error}");
+}
+
+/// The first batch makes a delete file dangling and takes it along; that is no conflict for the second batch of the partition.
+#[tokio::test]
+async fn batches_of_one_partition_do_not_conflict_with_each_other() {
+    let world = World::v2();
+    world.append(&[("a", "x", 5)]).await;
+    world.write(Operation::Delete, vec![position("p", "x", None), equality("e", "x")]).await;
+    world.append(&[("b", "x", 6)]).await;
+    let start = world.start().await;
+    let first = world.result(&["a"], vec![data("out1", "x", 3)], 2).await;
+    let second = world.result(&["b"], vec![data("out2", "x", 6)], 0).await;
+    let done = committed(world.commit(&start, &[first]).await);
+    assert_eq!(done.removed_delete_files, 2);
+    committed(world.commit(&start, &[second]).await);
+    assert_eq!(world.live().await, ["out1", "out2"]);
+}
