@@ -338,6 +338,21 @@ async fn external_data_directories_are_the_tables_own() {
 }
 
 #[tokio::test]
+async fn a_local_file_takes_its_checksum_along() {
+    let mut world = World::new().await;
+    world.metadata["location"] = "file:///wh/t".into();
+    let [gone, stays] = ["file:///wh/t/data/a.parquet", "file:///wh/t/data/b.parquet"];
+    world.commit(1, None, 8 * HOUR, &[gone, stays], &[]).await;
+    world.commit(2, Some(1), 7 * HOUR, &["file:///wh/t/data/c.parquet"], &[gone]).await;
+    world.file("file:///wh/t/data/.a.parquet.crc", 8 * HOUR);
+    world.file("file:///wh/t/data/.b.parquet.crc", 8 * HOUR);
+    let report = world.expire().await;
+    assert_eq!(report.deleted.get(&FileKind::DataFile), Some(&tally(1, 10)));
+    let left: Vec<String> = world.store.paths().into_iter().filter(|p| p.starts_with("/wh/t/data")).collect();
+    assert_eq!(left, ["/wh/t/data/.b.parquet.crc", "/wh/t/data/b.parquet", "/wh/t/data/c.parquet"]);
+}
+
+#[tokio::test]
 async fn gc_disabled_is_honoured_even_for_a_plan_made_before() {
     let mut world = compacted().await;
     let plan = world.plan().await;

@@ -413,3 +413,14 @@ async fn an_external_data_directory_loses_only_what_is_proven() {
     assert!(!world.exists("s3://shared/data/a.parquet") && world.exists("s3://shared/data/whose.parquet"));
     world.assert_readable(2);
 }
+
+#[tokio::test]
+async fn each_manifest_is_read_once_however_many_snapshots_share_it() {
+    let mut world = World::new().await;
+    for id in 1..=30 {
+        world.commit(id, (id > 1).then(|| id - 1), (31 - id) * HOUR, &[&format!("data/{id}.parquet")], &[]).await;
+    }
+    let report = world.remove_orphans().await;
+    assert_eq!(report.error.map(|e| e.to_string()), None);
+    assert_eq!(world.faulty.count(Operation::Read), 60, "30 lists and 30 manifests; the lists name 465");
+}
