@@ -11,8 +11,8 @@ use crate::storage::path::CanonicalPath;
 use crate::table::TableHandle;
 use crate::table::references::gc_enabled;
 
-/// Files between two looks at the metadata: one delete request.
-const BATCH: usize = 250;
+/// Files between two looks at the metadata: what the largest delete request of a store takes.
+const BATCH: usize = 1000;
 
 /// A file to delete.
 #[derive(Debug, Clone, PartialEq, Eq)]

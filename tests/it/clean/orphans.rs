@@ -342,18 +342,18 @@ async fn a_file_committed_after_the_listing_is_spared() {
 #[tokio::test]
 async fn files_committed_between_two_batches_are_spared() {
     let world = table().await;
-    (0..300).for_each(|i| world.file(&format!("data/{i:03}.parquet"), 30 * HOUR));
-    let commit = racing_commit(&world, 3, vec!["data/010.parquet".into(), "data/299.parquet".into()]);
+    (0..1100).for_each(|i| world.file(&format!("data/{i:04}.parquet"), 30 * HOUR));
+    let commit = racing_commit(&world, 3, vec!["data/0010.parquet".into(), "data/1099.parquet".into()]);
     world.faulty.inject(Operation::Delete, 0..1, commit);
     let report = world.remove_orphans().await;
     assert_eq!(files(&report.kept, Kept::ReferencedMeanwhile), 1, "the look before the second batch");
-    assert!(world.exists("data/299.parquet"));
+    assert!(world.exists("data/1099.parquet"));
 }
 
 #[tokio::test]
 async fn a_table_made_anew_stops_the_run() {
     let world = table().await;
-    (0..300).for_each(|i| world.file(&format!("data/{i:03}.parquet"), 30 * HOUR));
+    (0..1100).for_each(|i| world.file(&format!("data/{i:04}.parquet"), 30 * HOUR));
     let racing = Arc::new(tokio::sync::Mutex::new(world.clone()));
     let replace = move || {
         let racing = racing.clone();
@@ -367,7 +367,7 @@ async fn a_table_made_anew_stops_the_run() {
     world.faulty.inject(Operation::Delete, 0..1, StoreFault::After(Arc::new(replace)));
     let report = world.remove_orphans().await;
     assert!(report.error.unwrap().to_string().contains("made anew"));
-    assert_eq!(report.deleted.values().map(|t| t.files).sum::<u64>(), 250);
+    assert_eq!(report.deleted.values().map(|t| t.files).sum::<u64>(), 1000);
 }
 
 #[tokio::test]
