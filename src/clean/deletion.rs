@@ -7,11 +7,12 @@ use super::report::{FileKind, Tally, note_failure};
 use crate::catalog::LoadedTable;
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::delete_files::{Proof, delete_files};
+use crate::storage::path::CanonicalPath;
 use crate::table::TableHandle;
 use crate::table::references::gc_enabled;
 
-/// Files between two looks at the metadata: one delete request.
-const BATCH: usize = 250;
+/// Files between two looks at the metadata: what the largest delete request of a store takes.
+const BATCH: usize = 1000;
 
 /// A file to delete.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,6 +109,11 @@ impl Deleter {
                 report.deleted.entry(file.kind).or_default().add(file.bytes);
             }
         }
+        let checksums: Vec<String> = outcome.deleted.iter().filter_map(|path| local_checksum(path)).collect();
+        for (path, error) in delete_files(self.table.store.as_ref(), &checksums, self.proof).await.failed {
+            // A later run finds it by listing.
+            tracing::debug!(%path, %error, "checksum left behind");
+        }
         for (path, error) in &outcome.failed {
             if let Some(file) = doomed.get(path.as_str()) {
                 report.failed.entry(file.kind).or_default().add(file.bytes);
@@ -116,6 +122,13 @@ impl Deleter {
         }
         Ok(())
     }
+}
+
+/// The checksum that Hadoop's local file system may have put beside a local file, worthless without it.
+fn local_checksum(path: &str) -> Option<String> {
+    let is_local = CanonicalPath::parse(path).is_ok_and(|p| p.scheme() == "file");
+    let (directory, name) = path.rsplit_once('/').filter(|_| is_local)?;
+    (!name.ends_with(".crc")).then(|| format!("{directory}/.{name}.crc"))
 }
 
 /// An error if the table's files must not be deleted, whatever refers to them.

@@ -271,7 +271,7 @@ async fn a_rollback_during_the_expiry_stops_it() {
 #[tokio::test]
 async fn a_file_that_comes_back_between_two_batches_is_spared() {
     let mut world = World::new().await;
-    let names: Vec<String> = (0..600).map(|i| format!("data/{i:03}.parquet")).collect();
+    let names: Vec<String> = (0..1100).map(|i| format!("data/{i:04}.parquet")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     world.commit(1, None, 8 * HOUR, &names, &[]).await;
     world.commit(2, Some(1), 7 * HOUR, &["data/all.parquet"], &names).await;
@@ -283,7 +283,7 @@ async fn a_file_that_comes_back_between_two_batches_is_spared() {
         async move {
             let mut racing = racing.lock().await;
             racing.metadata["snapshots"].as_array_mut().unwrap().retain(|s| s["snapshot-id"] != 1);
-            racing.snapshot(3, Some(2), 0, &["data/599.parquet"], &[]).await;
+            racing.snapshot(3, Some(2), 0, &["data/1099.parquet"], &[]).await;
             racing.metadata["refs"]["main"]["snapshot-id"] = 3.into();
             racing.metadata["current-snapshot-id"] = 3.into();
             racing.publish(0);
@@ -292,9 +292,9 @@ async fn a_file_that_comes_back_between_two_batches_is_spared() {
     };
     world.faulty.inject(Operation::Delete, 0..1, StoreFault::After(Arc::new(race)));
     let report = world.carry_out(&plan).await;
-    assert_eq!(report.deleted.get(&FileKind::DataFile).map(|t| t.files), Some(599));
+    assert_eq!(report.deleted.get(&FileKind::DataFile).map(|t| t.files), Some(1099));
     assert_eq!(report.kept.get("referenced_again").map(|t| t.files), Some(1));
-    assert!(world.exists("data/599.parquet"));
+    assert!(world.exists("data/1099.parquet"));
 }
 
 #[tokio::test]
@@ -335,6 +335,21 @@ async fn external_data_directories_are_the_tables_own() {
     world.commit(2, Some(1), 7 * HOUR, &["data/all.parquet"], &["s3://data/elsewhere/x.parquet"]).await;
     let report = world.expire().await;
     assert!(report.kept.is_empty() && !world.exists("s3://data/elsewhere/x.parquet"));
+}
+
+#[tokio::test]
+async fn a_local_file_takes_its_checksum_along() {
+    let mut world = World::new().await;
+    world.metadata["location"] = "file:///wh/t".into();
+    let [gone, stays] = ["file:///wh/t/data/a.parquet", "file:///wh/t/data/b.parquet"];
+    world.commit(1, None, 8 * HOUR, &[gone, stays], &[]).await;
+    world.commit(2, Some(1), 7 * HOUR, &["file:///wh/t/data/c.parquet"], &[gone]).await;
+    world.file("file:///wh/t/data/.a.parquet.crc", 8 * HOUR);
+    world.file("file:///wh/t/data/.b.parquet.crc", 8 * HOUR);
+    let report = world.expire().await;
+    assert_eq!(report.deleted.get(&FileKind::DataFile), Some(&tally(1, 10)));
+    let left: Vec<String> = world.store.paths().into_iter().filter(|p| p.starts_with("/wh/t/data")).collect();
+    assert_eq!(left, ["/wh/t/data/.b.parquet.crc", "/wh/t/data/b.parquet", "/wh/t/data/c.parquet"]);
 }
 
 #[tokio::test]

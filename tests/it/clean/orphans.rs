@@ -342,18 +342,18 @@ async fn a_file_committed_after_the_listing_is_spared() {
 #[tokio::test]
 async fn files_committed_between_two_batches_are_spared() {
     let world = table().await;
-    (0..300).for_each(|i| world.file(&format!("data/{i:03}.parquet"), 30 * HOUR));
-    let commit = racing_commit(&world, 3, vec!["data/010.parquet".into(), "data/299.parquet".into()]);
+    (0..1100).for_each(|i| world.file(&format!("data/{i:04}.parquet"), 30 * HOUR));
+    let commit = racing_commit(&world, 3, vec!["data/0010.parquet".into(), "data/1099.parquet".into()]);
     world.faulty.inject(Operation::Delete, 0..1, commit);
     let report = world.remove_orphans().await;
     assert_eq!(files(&report.kept, Kept::ReferencedMeanwhile), 1, "the look before the second batch");
-    assert!(world.exists("data/299.parquet"));
+    assert!(world.exists("data/1099.parquet"));
 }
 
 #[tokio::test]
 async fn a_table_made_anew_stops_the_run() {
     let world = table().await;
-    (0..300).for_each(|i| world.file(&format!("data/{i:03}.parquet"), 30 * HOUR));
+    (0..1100).for_each(|i| world.file(&format!("data/{i:04}.parquet"), 30 * HOUR));
     let racing = Arc::new(tokio::sync::Mutex::new(world.clone()));
     let replace = move || {
         let racing = racing.clone();
@@ -367,7 +367,7 @@ async fn a_table_made_anew_stops_the_run() {
     world.faulty.inject(Operation::Delete, 0..1, StoreFault::After(Arc::new(replace)));
     let report = world.remove_orphans().await;
     assert!(report.error.unwrap().to_string().contains("made anew"));
-    assert_eq!(report.deleted.values().map(|t| t.files).sum::<u64>(), 250);
+    assert_eq!(report.deleted.values().map(|t| t.files).sum::<u64>(), 1000);
 }
 
 #[tokio::test]
@@ -412,4 +412,15 @@ async fn an_external_data_directory_loses_only_what_is_proven() {
     assert_eq!(files(&report.kept, Kept::ExternalDirectory), 1);
     assert!(!world.exists("s3://shared/data/a.parquet") && world.exists("s3://shared/data/whose.parquet"));
     world.assert_readable(2);
+}
+
+#[tokio::test]
+async fn each_manifest_is_read_once_however_many_snapshots_share_it() {
+    let mut world = World::new().await;
+    for id in 1..=30 {
+        world.commit(id, (id > 1).then(|| id - 1), (31 - id) * HOUR, &[&format!("data/{id}.parquet")], &[]).await;
+    }
+    let report = world.remove_orphans().await;
+    assert_eq!(report.error.map(|e| e.to_string()), None);
+    assert_eq!(world.faulty.count(Operation::Read), 60, "30 lists and 30 manifests; the lists name 465");
 }
