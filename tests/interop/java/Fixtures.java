@@ -11,7 +11,6 @@ import java.util.Map;
 import java.util.Random;
 import java.util.Set;
 import java.util.TreeMap;
-import org.apache.hadoop.conf.Configuration;
 import org.apache.iceberg.BaseTable;
 import org.apache.iceberg.DataFile;
 import org.apache.iceberg.DeleteFile;
@@ -49,13 +48,16 @@ import org.apache.iceberg.types.Types.TimestampType;
  * Makes tables with the Iceberg Java library, as the streaming writers of real installations make them.
  *
  * <pre>
- * Fixtures WAREHOUSE upsert   NAMESPACE.TABLE [commits=20] [keys=2000] [rows=400] [buckets=5] [flink=0]
+ * Fixtures WAREHOUSE upsert   NAMESPACE.TABLE [from=0] [commits=20] [keys=2000] [rows=400] [buckets=5] [flink=0] [pause=0]
  * Fixtures WAREHOUSE nullkeys NAMESPACE.TABLE [commits=8] [rows=60] [flink=0]
  * Fixtures WAREHOUSE append   NAMESPACE.TABLE [files=40] [rows=500] [hours=4] [format=2] [deletes=0]
+ * Fixtures WAREHOUSE delete   NAMESPACE.TABLE [every=10]
  * </pre>
  *
- * flink=1 adds the summary keys that a Flink job resumes from. deletes=N makes a last commit that deletes every Nth row
- * by position, with one delete file per hour, as an engine with merge-on-read does.
+ * from=N goes on with a table that has the first N commits, resting pause milliseconds after each: the same rows as if
+ * there had been no break. flink=1 adds the summary keys that a Flink job resumes from. delete, and deletes=N in the last
+ * commit of append, delete every Nth row of an append table by position, with one delete file per hour, as an engine
+ * with merge-on-read does.
  *
  * WAREHOUSE is a folder (a Hadoop catalog, to be registered elsewhere) or the http address of a REST catalog. The same
  * arguments always make the same rows. Prints the location of the newest metadata file as the only line.
@@ -77,13 +79,11 @@ public final class Fixtures {
     }
     if (warehouse.startsWith("http")) {
       RESTCatalog rest = new RESTCatalog();
+      rest.setConf(PlainFiles.configuration());
       rest.initialize("fixtures", Map.of("uri", warehouse));
       catalog = rest;
     } else {
-      Configuration conf = new Configuration();
-      // The plain local file system: no checksum file beside each file, as on any object store.
-      conf.set("fs.file.impl", "org.apache.hadoop.fs.RawLocalFileSystem");
-      catalog = new HadoopCatalog(conf, warehouse);
+      catalog = new HadoopCatalog(PlainFiles.configuration(), warehouse);
     }
     SupportsNamespaces namespaces = (SupportsNamespaces) catalog;
     if (!namespaces.namespaceExists(id.namespace())) {
@@ -98,6 +98,7 @@ public final class Fixtures {
           case "upsert" -> fixtures.upsert();
           case "nullkeys" -> fixtures.nullKeys();
           case "append" -> fixtures.append();
+          case "delete" -> fixtures.deleteEvery(fixtures.catalog.loadTable(fixtures.id), fixtures.option("every", 10));
           default -> throw new IllegalArgumentException("no such kind of table: " + args[1]);
         };
     System.out.println(((BaseTable) table).operations().refresh().metadataFileLocation());
@@ -120,9 +121,11 @@ public final class Fixtures {
                 NestedField.optional(6, "note", StringType.get())),
             Set.of(1));
     PartitionSpec spec = PartitionSpec.builderFor(schema).bucket("pk", option("buckets", 5)).build();
-    Table table = catalog.createTable(id, schema, spec, properties(2));
+    int from = option("from", 0);
+    Table table = from == 0 ? catalog.createTable(id, schema, spec, properties(2)) : catalog.loadTable(id);
     int keys = option("keys", 2000);
-    for (int commit = 0; commit < option("commits", 20); commit++) {
+    for (int commit = from; commit < option("commits", 20); commit++) {
+      random.setSeed(commit);
       UpsertWriter writer = new UpsertWriter(table, List.of("pk"), commit + 1);
       int rows = commit == 0 ? keys : option("rows", 400);
       for (int i = 0; i < rows; i++) {
@@ -145,6 +148,7 @@ public final class Fixtures {
         }
       }
       commit(table, writer, commit);
+      Thread.sleep(option("pause", 0));
     }
     return table;
   }
@@ -229,7 +233,7 @@ public final class Fixtures {
     return table;
   }
 
-  private static void deleteEvery(Table table, int n) throws Exception {
+  private Table deleteEvery(Table table, int n) throws Exception {
     GenericAppenderFactory factory = new GenericAppenderFactory(table.schema(), table.spec()).setAll(table.properties());
     OutputFileFactory names = OutputFileFactory.builderFor(table, 0, 2).format(FileFormat.PARQUET).build();
     // Sorted by path, as the format demands of a file of position deletes.
@@ -241,7 +245,7 @@ public final class Fixtures {
         hours.computeIfAbsent(hour, none -> new TreeMap<>()).put(file.location(), file);
       }
     }
-    RowDelta delta = table.newRowDelta();
+    RowDelta delta = table.newRowDelta().validateFromSnapshot(table.currentSnapshot().snapshotId()).validateDeletedFiles();
     for (TreeMap<String, DataFile> files : hours.values()) {
       PartitionKey partition = new PartitionKey(table.spec(), table.schema());
       partition.set(0, files.firstEntry().getValue().partition().get(0, CharSequence.class).toString());
@@ -254,9 +258,10 @@ public final class Fixtures {
         }
       }
       writer.close();
-      delta.addDeletes(writer.toDeleteFile());
+      delta.addDeletes(writer.toDeleteFile()).validateDataFilesExist(files.keySet());
     }
     delta.commit();
+    return table;
   }
 
   private String message() {

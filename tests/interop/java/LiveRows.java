@@ -1,4 +1,3 @@
-import org.apache.hadoop.conf.Configuration;
 import org.apache.iceberg.BaseTable;
 import org.apache.iceberg.StaticTableOperations;
 import org.apache.iceberg.Table;
@@ -19,7 +18,7 @@ public final class LiveRows {
   private LiveRows() {}
 
   public static void main(String[] args) throws Exception {
-    HadoopFileIO io = new HadoopFileIO(new Configuration());
+    HadoopFileIO io = new HadoopFileIO(PlainFiles.configuration());
     Table table = new BaseTable(new StaticTableOperations(args[0], io), "table");
     try (CloseableIterable<Record> rows = IcebergGenerics.read(table).build();
         FileAppender<Record> output =

@@ -19,7 +19,7 @@ fn has_output(folder: &Path) -> bool {
 fn caught_writing(lake: &Lake, table: &str) -> Process {
     lake.fixture("", "append", table, &["rows=8000"]);
     let slow = AT_ONCE.replace("rewrite-all = true", "rewrite-all = true\nmax-concurrent-file-group-rewrites = 1");
-    let daemon = lake.config(&lake.judge.uri, &slow).run_unready(&[]);
+    let daemon = lake.config(&lake.judge.uri, &slow).run_unready();
     let data = lake.table_dir(table).join("data");
     wait_for("an output file", || if has_output(&data) { Ok(()) } else { Err("none".into()) });
     daemon
@@ -27,10 +27,10 @@ fn caught_writing(lake: &Lake, table: &str) -> Process {
 
 /// A new daemon on the catalog itself brings the table to its final state; what it looks like then.
 fn next_start_finishes(lake: &mut Lake, table: &str) -> Files {
-    let daemon = lake.config(&lake.judge.uri, AT_ONCE).run(&[]);
+    let daemon = lake.config(&lake.judge.uri, AT_ONCE).run();
     let files = lake.wait_maintained(table);
     assert_eq!(daemon.terminate(), Some(0));
-    lake.judge.assert_storage_exact(table, |_| false);
+    lake.judge.assert_storage_exact(table);
     assert_eq!(files.delete_manifests(), 0);
     files
 }
@@ -66,7 +66,7 @@ fn killed_before_the_catalog_saw_the_commit() {
     lake.fixture("file://", "upsert", "db.unsent", &["commits=8"]);
     let before = lake.judge.digest("db.unsent", &[Engine::Java]);
     let proxy = Proxy::start(&lake.judge.uri, &[Fate::HoldBefore]);
-    let daemon = lake.config(&proxy.uri, AT_ONCE).run(&[]);
+    let daemon = lake.config(&proxy.uri, AT_ONCE).run();
     proxy.wait_held();
     daemon.kill();
     assert!(lake.judge.files("db.unsent").runs().iter().all(Option::is_none));
@@ -81,7 +81,7 @@ fn killed_before_the_answer_to_the_commit() {
     lake.fixture("", "upsert", "db.unheard", &["commits=8"]);
     let before = lake.judge.digest("db.unheard", &[Engine::Java]);
     let proxy = Proxy::start(&lake.judge.uri, &[Fate::HoldAfter]);
-    let daemon = lake.config(&proxy.uri, AT_ONCE).run(&[]);
+    let daemon = lake.config(&proxy.uri, AT_ONCE).run();
     proxy.wait_held();
     daemon.kill();
     let committed = lake.judge.files("db.unheard");
@@ -103,7 +103,7 @@ fn killed_between_two_commits_of_partial_progress() {
         "rewrite-all = true\npartial-progress = { enabled = true, max-commits = 5 }\nmax-concurrent-file-group-rewrites = 1",
     );
     let proxy = Proxy::start(&lake.judge.uri, &[Fate::Pass, Fate::HoldBefore]);
-    let daemon = lake.config(&proxy.uri, &partial).run(&[]);
+    let daemon = lake.config(&proxy.uri, &partial).run();
     proxy.wait_held();
     daemon.kill();
     let halfway = lake.judge.files("db.partial");
@@ -119,7 +119,7 @@ fn killed_in_the_delay() {
     let mut lake = Lake::start();
     lake.fixture("file://", "upsert", "db.delayed", &["commits=8"]);
     let before = lake.judge.digest("db.delayed", &[Engine::Java]);
-    let daemon = lake.config(&lake.judge.uri, &delayed()).run(&[]);
+    let daemon = lake.config(&lake.judge.uri, &delayed()).run();
     let compacted = wait_for("the compaction", || {
         let files = lake.judge.files("db.delayed");
         if files.runs().last().expect("a snapshot").is_some() { Ok(files) } else { Err(format!("{files:?}")) }
@@ -139,7 +139,7 @@ fn killed_at_the_expiry() {
     let before = lake.judge.digest("db.expired", &[Engine::Java]);
     // The expiry is in the table, but none of the files that it freed has been deleted.
     let proxy = Proxy::start(&lake.judge.uri, &[Fate::Pass, Fate::HoldAfter]);
-    let daemon = lake.config(&proxy.uri, AT_ONCE).run(&[]);
+    let daemon = lake.config(&proxy.uri, AT_ONCE).run();
     proxy.wait_held();
     daemon.kill();
     let expired = lake.judge.files("db.expired");

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use icewright::run_id::RunId;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::process::{ICEWRIGHT, PATIENCE, Process, free_port, installed, output, wait_for};
+use super::process::{ICEWRIGHT, Process, free_port, installed, output, wait_for};
 
 /// How judges and writers reach a catalog.
 #[derive(Debug, Clone)]
@@ -101,13 +102,17 @@ impl Judge {
         Files(self.ask(&["files", table]))
     }
 
-    /// Asserts that every reachable file exists, and that nothing else does but what `but` accepts.
-    pub(super) fn assert_storage_exact(&self, table: &str, but: impl Fn(&str) -> bool) {
+    /// Files in storage that nothing reaches, but those that `may_stay`. Asserts that every reachable file exists.
+    pub(super) fn unreachable(&self, table: &str, may_stay: impl Fn(&str) -> bool) -> Vec<String> {
         let storage = self.ask(&["storage", table]);
         assert_eq!(storage["missing"], Value::Array(vec![]), "reachable files are gone");
-        let left = storage["unreachable"].as_array().expect("a list").iter().filter_map(Value::as_str);
-        let left: Vec<_> = left.filter(|path| !but(path)).collect();
-        assert!(left.is_empty(), "unreachable files are left: {left:#?}");
+        let all = storage["unreachable"].as_array().expect("a list").iter().filter_map(Value::as_str);
+        all.filter(|path| !may_stay(path)).map(String::from).collect()
+    }
+
+    /// Asserts that storage holds exactly the reachable files.
+    pub(super) fn assert_storage_exact(&self, table: &str) {
+        assert_eq!(self.unreachable(table, |_| false), [""; 0], "unreachable files are left");
     }
 }
 
@@ -169,7 +174,8 @@ impl Files {
     }
 }
 
-/// The policy of most tests: everything at once, as far as it can be configured.
+/// The policy of most tests: everything at once. Only for tables that no one else writes to meanwhile: a file that a
+/// writer has not committed yet would count as garbage.
 pub(super) const AT_ONCE: &str = r#"
 commit-interval = "1s"
 every = "1s"
@@ -185,7 +191,12 @@ older-than = "0s"
 unproven-min-age = "0s"
 "#;
 
-/// A policy without any waiting in it, but with a long delay between compaction and clean-up.
+/// [`AT_ONCE`] for tables with other writers: garbage goes at once if it is proven, else after a day.
+pub(super) fn careful() -> String {
+    AT_ONCE.replace("unproven-min-age = \"0s\"\n", "")
+}
+
+/// [`AT_ONCE`], but with a long delay between compaction and clean-up.
 pub(super) fn delayed() -> String {
     AT_ONCE.replace(r#"delay = "0s""#, r#"delay = "1h""#)
 }
@@ -234,7 +245,7 @@ impl Lake {
         self.judge.ask(&["register", table, &metadata]);
     }
 
-    /// Lets the Java library make a table through the catalog itself, wherever that puts it.
+    /// Lets the Java library make a table, or go on with one, through the catalog itself.
     pub(super) fn remote_fixture(&self, kind: &str, table: &str, options: &[&str]) {
         self.java_fixture(&self.judge.uri, kind, table, options);
     }
@@ -260,57 +271,74 @@ impl Lake {
     /// Waits until the daemon has compacted the (small) table, expired what it had to and removed all garbage.
     pub(super) fn wait_maintained(&mut self, table: &str) -> Files {
         self.catalog.assert_running();
-        wait_maintained(&self.judge, table)
+        wait_maintained(&self.judge, table, |_| false)
+    }
+
+    /// The same, but what another writer gave up may be left.
+    pub(super) fn wait_maintained_beside_others(&mut self, table: &str) -> Files {
+        self.catalog.assert_running();
+        wait_maintained(&self.judge, table, not_ours)
     }
 }
 
-/// See [`Lake::wait_maintained`].
-pub(super) fn wait_maintained(judge: &Judge, table: &str) -> Files {
+/// Whether a file was made by someone else than the daemon, by its name.
+pub(super) fn not_ours(path: &str) -> bool {
+    RunId::from_file_name(path).is_none()
+}
+
+/// See [`Lake::wait_maintained`]; garbage that `may_stay` is not waited for.
+pub(super) fn wait_maintained(judge: &Judge, table: &str, may_stay: impl Fn(&str) -> bool) -> Files {
     wait_for(&format!("{table} to be maintained"), || {
         let files = judge.files(table);
-        let storage = judge.ask(&["storage", table]);
-        let done = storage["unreachable"] == Value::Array(vec![]) && files.maintained() && files.compact();
-        if done { Ok(files) } else { Err(format!("{files:?} {storage}")) }
+        let left = judge.unreachable(table, &may_stay);
+        let done = left.is_empty() && files.maintained() && files.compact();
+        if done { Ok(files) } else { Err(format!("{files:?} left: {left:?}")) }
     })
 }
 
-/// A configuration file.
+/// A configuration file, and the secrets that it takes from the environment.
 pub(super) struct Config {
     path: PathBuf,
     port: u16,
+    environment: Vec<(&'static str, &'static str)>,
 }
 
 impl Config {
     /// Writes it. `port` is where its server listens.
     pub(super) fn write(path: PathBuf, port: u16, text: &str) -> Self {
         std::fs::write(&path, text).expect("write a configuration");
-        Self { path, port }
+        Self { path, port, environment: vec![] }
+    }
+
+    /// With a variable in the environment of the daemon.
+    pub(super) fn with(mut self, name: &'static str, value: &'static str) -> Self {
+        self.environment.push((name, value));
+        self
+    }
+
+    fn command(&self, verb: &str) -> Command {
+        let mut command = Command::new(ICEWRIGHT);
+        command.arg(verb).arg("--config").arg(&self.path).envs(self.environment.iter().copied());
+        command
     }
 
     /// One pass over a table in the foreground, which must succeed; the report.
     pub(super) fn once(&self, table: &str, options: &[&str]) -> Value {
-        let mut command = Command::new(ICEWRIGHT);
-        command.arg("once").arg("--config").arg(&self.path).args([table, "--json"]).args(options);
-        let start = std::time::Instant::now();
-        let output = output(&mut command);
-        assert!(start.elapsed() < PATIENCE, "one pass over a small table took {:?}", start.elapsed());
+        let output = output(self.command("once").args([table, "--json"]).args(options));
         serde_json::from_slice(&output.stdout).unwrap_or_else(|e| {
             panic!("the report is no JSON: {e}\n{}", String::from_utf8_lossy(&output.stdout));
         })
     }
 
-    /// Starts the daemon, with secrets in its environment, and waits until it is ready.
-    pub(super) fn run(&self, environment: &[(&str, &str)]) -> Process {
-        let mut daemon = self.run_unready(environment);
+    /// Starts the daemon and waits until it is ready.
+    pub(super) fn run(&self) -> Process {
+        let mut daemon = self.run_unready();
         daemon.wait_ready(&format!("http://127.0.0.1:{}/readyz", self.port));
         daemon
     }
 
     /// Starts the daemon without waiting.
-    pub(super) fn run_unready(&self, environment: &[(&str, &str)]) -> Process {
-        let mut command = Command::new(ICEWRIGHT);
-        command.arg("run").arg("--config").arg(&self.path).envs(environment.iter().copied());
-        let log = self.path.with_extension(format!("{}.log", free_port()));
-        Process::start("icewright run", &mut command, log)
+    pub(super) fn run_unready(&self) -> Process {
+        Process::start("icewright run", &mut self.command("run"), self.path.with_extension("log"))
     }
 }

@@ -1,8 +1,10 @@
 //! Child processes that end with the test, and waiting for things to become true.
 
 use std::fs::File;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// The daemon's binary.
@@ -39,17 +41,42 @@ pub(super) fn wait_for<T>(what: &str, mut ready: impl FnMut() -> Result<T, Strin
     }
 }
 
-/// Runs a program to its end; whatever it printed is shown if it fails.
+/// Runs a program to its end, which must be a success; what it printed.
 pub(super) fn output(command: &mut Command) -> Output {
-    let output = command.stdin(Stdio::null()).output().expect("start a program");
-    assert!(
-        output.status.success(),
-        "{command:?}: {}\n{}{}",
-        output.status,
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-    output
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start a program");
+    let stdout = drain(child.stdout.take().expect("a pipe"));
+    let stderr = drain(child.stderr.take().expect("a pipe"));
+    let start = Instant::now();
+    let status = loop {
+        match child.try_wait().expect("look after a program") {
+            Some(status) => break Some(status),
+            None if start.elapsed() > PATIENCE => break None,
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    if status.is_none() {
+        child.kill().expect("kill a program");
+    }
+    let (stdout, stderr) = (stdout.join().expect("read its output"), stderr.join().expect("read its errors"));
+    match status {
+        Some(status) if status.success() => Output { status, stdout, stderr },
+        _ => panic!(
+            "{command:?}: {}\n{}{}",
+            status.map_or("ran for too long".into(), |status| status.to_string()),
+            String::from_utf8_lossy(&stdout),
+            String::from_utf8_lossy(&stderr)
+        ),
+    }
+}
+
+fn drain(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut all = Vec::new();
+        // What was read until an error is still worth showing.
+        let _ = pipe.read_to_end(&mut all);
+        all
+    })
 }
 
 /// A program running beside the test. Killed when dropped; if the test fails, the end of its output is shown.
@@ -124,7 +151,6 @@ impl Drop for Process {
 
 /// Whether a plain GET is answered with a status of 2xx.
 fn get_ok(url: &str) -> bool {
-    use std::io::{Read, Write};
     let rest = url.strip_prefix("http://").expect("plain http");
     let (host, path) = rest.split_once('/').expect("a path");
     let Ok(mut stream) = std::net::TcpStream::connect(host) else { return false };

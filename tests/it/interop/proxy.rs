@@ -10,6 +10,7 @@ use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderName, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use tokio::sync::Notify;
 
 use super::process::PATIENCE;
 
@@ -20,6 +21,8 @@ pub(super) enum Fate {
     Pass,
     /// It goes through, but late: others commit in between.
     Late(Duration),
+    /// It goes through when [`Proxy::release`] is called.
+    Gate,
     /// It never reaches the catalog, and the client waits.
     HoldBefore,
     /// The catalog applies it, and the client waits for the answer.
@@ -45,6 +48,7 @@ struct Shared {
     commits: AtomicUsize,
     conflicts: AtomicUsize,
     holding: Sender<()>,
+    released: Notify,
 }
 
 impl Proxy {
@@ -63,6 +67,7 @@ impl Proxy {
             commits: AtomicUsize::new(0),
             conflicts: AtomicUsize::new(0),
             holding,
+            released: Notify::new(),
         });
         let app = Router::new().fallback(forward).with_state(Arc::clone(&shared));
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).expect("bind a port");
@@ -74,6 +79,11 @@ impl Proxy {
     /// Waits until a commit is being held.
     pub(super) fn wait_held(&self) {
         self.held.recv_timeout(PATIENCE).expect("a commit was to be held");
+    }
+
+    /// Lets the commit go that waits at the gate.
+    pub(super) fn release(&self) {
+        self.shared.released.notify_one();
     }
 
     /// Commits seen so far.
@@ -103,6 +113,10 @@ async fn forward(State(shared): State<Arc<Shared>>, request: Request) -> Respons
     };
     match fate {
         Fate::Late(by) => tokio::time::sleep(by).await,
+        Fate::Gate => {
+            shared.tell_held();
+            shared.released.notified().await;
+        }
         Fate::HoldBefore => return hold(&shared).await,
         Fate::Pass | Fate::HoldAfter | Fate::LoseAnswer => {}
     }
@@ -116,14 +130,20 @@ async fn forward(State(shared): State<Arc<Shared>>, request: Request) -> Respons
     match fate {
         Fate::HoldAfter => hold(&shared).await,
         Fate::LoseAnswer => StatusCode::BAD_GATEWAY.into_response(),
-        Fate::Pass | Fate::Late(_) | Fate::HoldBefore => answer,
+        Fate::Pass | Fate::Late(_) | Fate::Gate | Fate::HoldBefore => answer,
+    }
+}
+
+impl Shared {
+    fn tell_held(&self) {
+        // Nobody listens any more when the test is over.
+        let _ = self.holding.send(());
     }
 }
 
 /// Keeps the client waiting until it goes away.
 async fn hold(shared: &Shared) -> Response {
-    // Nobody listens any more when the test is over.
-    let _ = shared.holding.send(());
+    shared.tell_held();
     std::future::pending().await
 }
 
