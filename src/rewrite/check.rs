@@ -1,12 +1,14 @@
 //! What is refused before any byte is read, and the arithmetic that must hold afterwards. Pure.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use iceberg::spec::{DataContentType, FormatVersion, TableMetadata};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::FileGroup;
 use crate::rewrite::reader::check_readable;
+use crate::table::PartitionTuple;
 
 /// Refuses groups that this version cannot rewrite without loss, and plans that contradict themselves.
 pub(crate) fn check_group(metadata: &TableMetadata, group: &FileGroup) -> Result<()> {
@@ -33,14 +35,16 @@ pub(crate) fn check_group(metadata: &TableMetadata, group: &FileGroup) -> Result
         check_readable(file)?;
         for delete in task.delete_files.iter() {
             check_readable(delete)?;
+            if delete.content == DataContentType::Data {
+                return Err(Error::internal(format!("{} is planned as a delete file and is none", delete.file_path)));
+            }
             if delete.content == DataContentType::EqualityDeletes && delete.equality_ids.is_empty() {
                 return Err(Error::invalid(format!("equality delete file {} names no columns", delete.file_path)));
             }
         }
-        if let Some(partition) = &group.partition {
-            if partition.spec_id != group.output_spec_id || file.partition != *partition {
-                return Err(Error::internal(format!("{} is of another partition than its group", file.file_path)));
-            }
+        let elsewhere = |p: &Arc<PartitionTuple>| p.spec_id != group.output_spec_id || file.partition != *p;
+        if group.partition.as_ref().is_some_and(elsewhere) {
+            return Err(Error::internal(format!("{} is of another partition than its group", file.file_path)));
         }
     }
     Ok(())

@@ -200,12 +200,15 @@ async fn run(
     let runs = runs(items, group.expected_output_files, segment_bytes);
     let partition = match &group.partition {
         Some(partition) => Some(partition.values.clone()),
-        None if spec.fields().is_empty() => Some(Struct::empty()),
+        None if spec.is_unpartitioned() => Some(spec.fields().iter().map(|_| None).collect::<Struct>()),
         None => None,
     };
     match partition {
         Some(partition) => {
-            let path = partition_path(spec, metadata.current_schema(), &partition)?;
+            let path = match spec.is_unpartitioned() {
+                true => String::new(),
+                false => partition_path(spec, metadata.current_schema(), &partition)?,
+            };
             pipeline::rewrite(work, runs, workers, threads, Destination { partition, path }).await
         }
         None => {

@@ -76,11 +76,11 @@ pub(crate) fn estimate_bytes(types: &[DataType], keys: u64, key_bytes: u64) -> u
 impl KeySet {
     /// An empty set for columns of `types`, with room for `capacity` keys.
     pub(crate) fn new(types: &[DataType], capacity: usize) -> Result<Self> {
-        if let [only] = types {
-            if is_int(only) {
-                let deleted_at = HashMap::with_capacity_and_hasher(capacity, FixedState::default());
-                return Ok(Self::Int(IntKeys { deleted_at, null_deleted_at: None }));
-            }
+        if let [only] = types
+            && is_int(only)
+        {
+            let deleted_at = HashMap::with_capacity_and_hasher(capacity, FixedState::default());
+            return Ok(Self::Int(IntKeys { deleted_at, null_deleted_at: None }));
         }
         let converter = RowConverter::new(types.iter().cloned().map(SortField::new).collect())?;
         Ok(Self::Rows(RowKeys {
@@ -271,7 +271,7 @@ mod tests {
         set.insert(&[keys], 5).expect("insert");
         set.insert(&[Arc::new(Int64Array::from(vec![2]))], 3).expect("an older delete of the same key");
         let data: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), Some(2), Some(3), None]));
-        assert_eq!(deleted(&set, &[data.clone()], 4), [true, true, false, true]);
+        assert_eq!(deleted(&set, std::slice::from_ref(&data), 4), [true, true, false, true]);
         assert_eq!(deleted(&set, &[data], 5), [false; 4]);
         assert_eq!(set.len(), 3);
     }

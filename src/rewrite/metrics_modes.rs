@@ -57,10 +57,8 @@ fn modes(properties: &HashMap<String, String>, schema: &Schema, order: &SortOrde
         columns.iter().enumerate().map(|(i, id)| (*id, if i < limit { default } else { MetricsMode::None })).collect();
     for field in &order.fields {
         let ordered = !matches!(field.transform, Transform::Bucket(_) | Transform::Void | Transform::Unknown);
-        if let Some(mode @ (MetricsMode::None | MetricsMode::Counts)) = modes.get_mut(&field.source_id) {
-            if ordered {
-                *mode = DEFAULT_MODE;
-            }
+        if ordered && let Some(mode @ (MetricsMode::None | MetricsMode::Counts)) = modes.get_mut(&field.source_id) {
+            *mode = DEFAULT_MODE;
         }
     }
     for (key, text) in properties {

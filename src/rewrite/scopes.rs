@@ -37,19 +37,19 @@ pub(crate) fn equality_scopes(group: &FileGroup) -> Vec<EqualityScope> {
             }
         }
     }
-    let mut by_partition: Vec<(Vec<i32>, Arc<PartitionTuple>, Vec<Arc<FileEntry>>)> = Vec::new();
+    let mut by_partition: Vec<(Vec<i32>, Vec<Arc<FileEntry>>)> = Vec::new();
     let mut place: HashMap<(Vec<i32>, Arc<PartitionTuple>), usize> = HashMap::new();
     for file in files.into_values() {
         let mut ids = file.equality_ids.clone();
         ids.sort_unstable();
         ids.dedup();
         let at = *place.entry((ids.clone(), file.partition.clone())).or_insert_with(|| {
-            by_partition.push((ids, file.partition.clone(), Vec::new()));
+            by_partition.push((ids, Vec::new()));
             by_partition.len() - 1
         });
-        by_partition[at].2.push(file);
+        by_partition[at].1.push(file);
     }
-    by_partition.into_iter().flat_map(|(ids, _, files)| split_exactly(group, ids, files, &listed_by)).collect()
+    by_partition.into_iter().flat_map(|(ids, files)| split_exactly(group, ids, files, &listed_by)).collect()
 }
 
 /// One set if sequence numbers alone tell who is affected; otherwise one set per exact list of data files.

@@ -49,10 +49,9 @@ fn check_columns(footer: &ParquetMetaData, file: &DataFile, schema: &Schema) -> 
             return Err(Error::internal(format!("column {} has {values} values", column.path())));
         }
         let nulls: Option<u64> = chunks().map(|c| c.statistics().and_then(Statistics::null_count_opt)).sum();
-        if let (Some(nulls), Some(listed)) = (nulls, file.null_value_counts().get(&info.id())) {
-            if nulls != *listed {
-                return Err(Error::internal(format!("column {} has {nulls} NULLs instead of {listed}", column.path())));
-            }
+        let listed = file.null_value_counts().get(&info.id()).copied();
+        if listed.is_some() && nulls != listed {
+            return Err(Error::internal(format!("column {} has {nulls:?} NULLs and not {listed:?}", column.path())));
         }
     }
     Ok(())
