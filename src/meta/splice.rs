@@ -49,7 +49,7 @@ pub(crate) async fn splice(
     let mut spliced = Spliced::default();
     let mut open: BTreeMap<Group, ManifestBuilder> = BTreeMap::new();
     let store = writer.store();
-    let fetched = sources.to_vec().into_iter().map(|source: ManifestFile| async move {
+    let fetched = sources.iter().cloned().map(|source: ManifestFile| async move {
         let bytes = fetch(store, &source).await?;
         Ok::<_, Error>((source, bytes))
     });
