@@ -236,13 +236,14 @@ impl Commit<'_> {
 
     /// Live entries of manifests, each of which is read once.
     async fn load_entries(&mut self, loaded: &Arc<LoadedTable>, list: &[ManifestFile]) -> Result<Vec<Arc<FileEntry>>> {
-        let missing: Vec<_> = list.iter().filter(|m| !self.manifests.contains_key(&m.manifest_path)).collect();
+        let missing = list.iter().filter(|m| !self.manifests.contains_key(&m.manifest_path)).cloned();
+        let missing: Vec<ManifestFile> = missing.collect();
         let store = self.table.store.clone();
         let reads = missing.into_iter().map(|manifest| {
             let (store, loaded) = (store.clone(), loaded.clone());
             async move {
-                let entries = read_manifest(store.as_ref(), &loaded, manifest).await?;
-                Ok::<_, Error>((manifest.manifest_path.clone(), entries.into_iter().map(Arc::new).collect()))
+                let entries = read_manifest(store.as_ref(), &loaded, &manifest).await?;
+                Ok::<_, Error>((manifest.manifest_path, entries.into_iter().map(Arc::new).collect()))
             }
         });
         // Collected first: a stream over a closure that borrows is not provably `Send`.

@@ -120,6 +120,8 @@ pub(crate) enum CommitFault {
     After(Meanwhile),
     /// The commit is applied and the answer lost; then something else happens before the caller looks.
     UnknownAppliedThen(Meanwhile),
+    /// Not applied, reported as committed, with the table as it was.
+    Pretended,
     /// As [`Self::UnknownLate`], and then something else happens before the caller looks.
     UnknownLateThen(Meanwhile),
 }
@@ -268,6 +270,7 @@ impl Catalog for MemoryCatalog {
             Some(CommitFault::Conflict) => CommitOutcome::Conflict(Error::new(ErrorKind::Conflict, "scripted")),
             Some(CommitFault::Refused) => CommitOutcome::Refused(Error::invalid("scripted")),
             Some(CommitFault::UnknownNotApplied) => lost(),
+            Some(CommitFault::Pretended) => self.apply(table, &[], Vec::new()),
             Some(CommitFault::UnknownApplied) => {
                 self.apply(table, &requirements, updates);
                 lost()

@@ -49,11 +49,13 @@ pub(crate) async fn splice(
     let mut spliced = Spliced::default();
     let mut open: BTreeMap<Group, ManifestBuilder> = BTreeMap::new();
     let store = writer.store();
-    let fetched = sources.iter().map(|source| async move { Ok::<_, Error>((source, fetch(store, source).await?)) });
-    // Collected first: a stream over a closure that borrows is not provably `Send`.
-    let mut fetched = futures::stream::iter(fetched.collect::<Vec<_>>()).buffered(FETCHES);
+    let fetched = sources.iter().cloned().map(|source: ManifestFile| async move {
+        let bytes = fetch(store, &source).await?;
+        Ok::<_, Error>((source, bytes))
+    });
+    let mut fetched = futures::stream::iter(fetched).buffered(FETCHES);
     while let Some((source, bytes)) = fetched.try_next().await? {
-        let full = append_source(writer, loaded, source, &bytes, removed, &mut open, &mut spliced.deleted)?;
+        let full = append_source(writer, loaded, &source, &bytes, removed, &mut open, &mut spliced.deleted)?;
         for builder in full {
             spliced.manifests.extend(writer.finish(Some(builder)).await?);
         }

@@ -45,7 +45,7 @@ impl Member {
         let mut properties = self.catalog.storage_properties().await?;
         properties.extend(self.config.resolve_properties()?);
         let source = CatalogCredentials { catalog: self.catalog.clone(), table: ident.clone() };
-        let store = storage::for_table(&properties, loaded, Arc::new(source));
+        let store = storage::for_table(&properties, loaded, Arc::new(source))?;
         Ok(InstrumentedStore::wrap(store, self.observer.clone()))
     }
 }

@@ -161,7 +161,9 @@ async fn statistics_leave_with_their_snapshot() {
 
 #[tokio::test]
 async fn lost_answers_are_settled_by_looking() {
-    for (fault, commits) in [(CommitFault::UnknownApplied, 1), (CommitFault::UnknownNotApplied, 2)] {
+    for (fault, commits) in
+        [(CommitFault::UnknownApplied, 1), (CommitFault::UnknownNotApplied, 2), (CommitFault::Pretended, 2)]
+    {
         let (world, ids) = appends(3).await;
         world.catalog.script([fault]);
         let done = committed(expire(&world, &plan(&world, &[ids[0]]).await).await);

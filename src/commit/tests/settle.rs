@@ -135,6 +135,15 @@ async fn a_foreign_append_after_a_lost_success_does_not_make_a_second_commit() {
     assert_eq!(world.store.deleted(), Vec::<String>::new());
 }
 
+#[tokio::test]
+async fn an_answer_without_the_snapshot_is_not_believed() {
+    let (world, start, result, ctx) = ready().await;
+    world.catalog.script([CommitFault::Pretended]);
+    let done = committed(world.commit_as(&ctx, &start, &[result]).await);
+    assert_eq!((done.unknown_outcomes, world.catalog.commits()), (1, 2));
+    assert_eq!(world.live().await, ["keep", "out"]);
+}
+
 /// A repeated delivery on the way: the first was applied, the second answers with a conflict.
 #[tokio::test]
 async fn a_conflict_with_ones_own_commit_is_a_success() {
@@ -305,4 +314,17 @@ async fn a_catalog_that_is_down_for_a_moment_is_asked_again() {
     let down = async |w: World| w.catalog.fail_loads(3);
     world.catalog.script([CommitFault::UnknownAppliedThen(meanwhile(&world, down))]);
     committed(world.commit_as(&ctx, &start, &[result]).await);
+}
+
+/// Runs are spawned onto other threads.
+#[tokio::test]
+async fn commits_can_be_spawned() {
+    fn sendable<T: Send>(future: T) -> T {
+        future
+    }
+    let (world, start, result, ctx) = ready().await;
+    let (handle, results) = (world.handle().await, [result]);
+    let plan = crate::plan::ExpirePlan::default();
+    committed(sendable(crate::commit::commit_expire(&handle, &plan, &ctx, world.clock.as_ref())).await);
+    committed(sendable(crate::commit::commit_rewrite(&handle, &start, &results, &ctx, world.clock.as_ref())).await);
 }

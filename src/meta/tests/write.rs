@@ -222,7 +222,8 @@ async fn two_partition_fields_of_one_fixed_type_make_a_valid_schema() {
     builder.content(DataContentType::Data).file_path("f".into()).file_format(DataFileFormat::Parquet);
     builder.partition(Struct::from_iter(values)).record_count(1).file_size_in_bytes(1);
     let file = builder.build().expect("complete");
-    let manifests = writer.write_added(ManifestContentType::Data, 0, &[file.clone()], None).await.expect("written");
+    let manifests =
+        writer.write_added(ManifestContentType::Data, 0, std::slice::from_ref(&file), None).await.expect("written");
     let bytes = store.read(&manifests[0].manifest_path).await.expect("there");
     assert_eq!(Manifest::parse_avro(&bytes).expect("the library understands").entries()[0].data_file(), &file);
 }
