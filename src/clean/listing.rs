@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use futures::TryStreamExt;
 
+use super::ownership::shared;
 use super::reachable::Reachable;
 use super::report::{FileKind, Refused, Tally};
 use crate::error::{Context, Result};
@@ -100,6 +101,13 @@ impl Comparison<'_> {
             );
             return Ok(Some(Refused { reason: "prefix_mismatch", detail }));
         }
+        if let Some(format) = self.foreign_format(&canonical, directory) {
+            let detail = format!(
+                "{} belongs to a {format} table at the same place: its files look like garbage here",
+                file.path
+            );
+            return Ok(Some(shared(detail)));
+        }
         self.note(listing, &file);
         let modified_ms = file.last_modified_ms.filter(|ms| *ms > 0 && *ms <= self.rules.now_ms);
         if !modified_ms.is_some_and(|ms| self.rules.may_go(ms)) {
@@ -111,6 +119,22 @@ impl Comparison<'_> {
             listing.kept.entry(Kept::RunLimit).or_default().add(file.size);
         }
         Ok(None)
+    }
+
+    /// The other table format, if a file tells that the directory holds a table of one: these formats share data files
+    /// with Iceberg, and keep their logs where no Iceberg metadata refers to.
+    fn foreign_format(&self, path: &CanonicalPath, directory: usize) -> Option<&'static str> {
+        let (_, home) = self.reachable.scope().directories.get(directory)?;
+        let relative = path.as_str().strip_prefix(home.as_str())?.trim_start_matches('/');
+        let mut directories = relative.split('/').rev().skip(1);
+        if directories.clone().any(|d| d == "_delta_log") {
+            return Some("Delta");
+        }
+        if directories.any(|d| d == ".hoodie") {
+            return Some("Hudi");
+        }
+        let is_paimon = matches!(relative, "snapshot/LATEST" | "snapshot/EARLIEST" | "schema/schema-0");
+        is_paimon.then_some("Paimon")
     }
 
     /// Sets files aside that must be looked into, whatever their age.
