@@ -31,8 +31,8 @@ pub(super) struct Listing {
     pub(super) metadata_files: Vec<ListedFile>,
     /// There were more of them than could be looked into.
     pub(super) metadata_backlog: bool,
-    /// Unreferenced manifest lists of any age.
-    pub(super) lists: Vec<String>,
+    /// Unreferenced manifest lists that are old enough to go by some rule.
+    pub(super) lists: Vec<ListedFile>,
     /// Manifests of Flink checkpoints of any age.
     pub(super) checkpoints: Vec<ListedFile>,
     /// There were more of them than could be looked into.
@@ -145,8 +145,10 @@ impl Comparison<'_> {
             if file.path.ends_with(".avro") {
                 listing.checkpoints_overflow |= !push_limited(&mut listing.checkpoints, file.clone());
             }
-        } else if FileKind::of_listed(&file.path) == FileKind::ManifestList {
-            push_limited(&mut listing.lists, file.path.clone());
+        } else if FileKind::of_listed(&file.path) == FileKind::ManifestList
+            && file.last_modified_ms.is_some_and(|ms| self.rules.may_go(ms))
+        {
+            push_limited(&mut listing.lists, file.clone());
         }
     }
 

@@ -443,3 +443,19 @@ async fn a_backlog_of_metadata_files_goes_first_and_alone() {
     assert!(!world.exists("data/orphan.parquet"));
     world.assert_readable(2);
 }
+
+#[tokio::test]
+async fn a_list_that_is_never_explained_costs_no_walk_over_the_whole_log() {
+    let mut world = World::new().await;
+    for id in 1..=20 {
+        world.commit(id, (id > 1).then(|| id - 1), (41 - id) * HOUR, &[&format!("data/{id}.parquet")], &[]).await;
+    }
+    world.file(&format!("metadata/snap-99-1-{OPERATION}.avro"), 23 * HOUR);
+    let report = world.remove_orphans().await;
+    assert_eq!((files(&report.kept, Kept::Unproven), report.deleted.len()), (1, 0));
+    assert_eq!(
+        world.faulty.count(Operation::Read) - 40,
+        3,
+        "the files of 21, 22 and 23 hours ago; 20 is the current one"
+    );
+}
