@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use futures::TryStreamExt;
 
+use super::ownership::shared;
 use super::reachable::Reachable;
 use super::report::{FileKind, Refused, Tally};
 use crate::error::{Context, Result};
@@ -30,8 +31,8 @@ pub(super) struct Listing {
     pub(super) metadata_files: Vec<ListedFile>,
     /// There were more of them than could be looked into.
     pub(super) metadata_backlog: bool,
-    /// Unreferenced manifest lists of any age.
-    pub(super) lists: Vec<String>,
+    /// Unreferenced manifest lists that are old enough to go by some rule.
+    pub(super) lists: Vec<ListedFile>,
     /// Manifests of Flink checkpoints of any age.
     pub(super) checkpoints: Vec<ListedFile>,
     /// There were more of them than could be looked into.
@@ -100,6 +101,13 @@ impl Comparison<'_> {
             );
             return Ok(Some(Refused { reason: "prefix_mismatch", detail }));
         }
+        if let Some(format) = self.foreign_format(&canonical, directory) {
+            let detail = format!(
+                "{} belongs to a {format} table at the same place: its files look like garbage here",
+                file.path
+            );
+            return Ok(Some(shared(detail)));
+        }
         self.note(listing, &file);
         let modified_ms = file.last_modified_ms.filter(|ms| *ms > 0 && *ms <= self.rules.now_ms);
         if !modified_ms.is_some_and(|ms| self.rules.may_go(ms)) {
@@ -113,6 +121,22 @@ impl Comparison<'_> {
         Ok(None)
     }
 
+    /// The other table format, if a file tells that the directory holds a table of one: these formats share data files
+    /// with Iceberg, and keep their logs where no Iceberg metadata refers to.
+    fn foreign_format(&self, path: &CanonicalPath, directory: usize) -> Option<&'static str> {
+        let (_, home) = self.reachable.scope().directories.get(directory)?;
+        let relative = path.as_str().strip_prefix(home.as_str())?.trim_start_matches('/');
+        let mut directories = relative.split('/').rev().skip(1);
+        if directories.clone().any(|d| d == "_delta_log") {
+            return Some("Delta");
+        }
+        if directories.any(|d| d == ".hoodie") {
+            return Some("Hudi");
+        }
+        let is_paimon = matches!(relative, "snapshot/LATEST" | "snapshot/EARLIEST" | "schema/schema-0");
+        is_paimon.then_some("Paimon")
+    }
+
     /// Sets files aside that must be looked into, whatever their age.
     fn note(&self, listing: &mut Listing, file: &ListedFile) {
         if is_metadata_file(file_name(&file.path)) {
@@ -121,8 +145,10 @@ impl Comparison<'_> {
             if file.path.ends_with(".avro") {
                 listing.checkpoints_overflow |= !push_limited(&mut listing.checkpoints, file.clone());
             }
-        } else if FileKind::of_listed(&file.path) == FileKind::ManifestList {
-            push_limited(&mut listing.lists, file.path.clone());
+        } else if FileKind::of_listed(&file.path) == FileKind::ManifestList
+            && file.last_modified_ms.is_some_and(|ms| self.rules.may_go(ms))
+        {
+            push_limited(&mut listing.lists, file.clone());
         }
     }
 

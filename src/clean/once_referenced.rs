@@ -3,7 +3,7 @@
 //! committed and has expired, and so does everything it reaches. A metadata file that only the listing knows proves
 //! nothing: it may stem from a commit that lost a race and whose data files are still about to be committed.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use futures::{StreamExt, stream};
 use serde::Deserialize;
@@ -14,10 +14,10 @@ use super::reachable::{READS, Reachable, entries_of};
 use crate::error::Result;
 use crate::meta::read_manifest_list_at;
 use crate::plan::file_names::WriterProgress;
-use crate::storage::Store;
+use crate::storage::{ListedFile, Store};
 use crate::table::TableHandle;
 use crate::table::path_set::{Fingerprint, PathSet};
-use crate::table::references::metadata_files;
+use crate::table::references::CLOCK_SKEW_LIMIT_MS;
 
 /// Old metadata files read by one run at most.
 const METADATA_FILES_MAX: usize = 200;
@@ -47,6 +47,7 @@ struct OldSnapshot {
 #[serde(rename_all = "kebab-case")]
 struct OldLogEntry {
     metadata_file: String,
+    timestamp_ms: i64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -72,23 +73,38 @@ impl OnceReferenced {
     pub(super) async fn search(
         table: &TableHandle,
         reachable: &Reachable,
-        lists: &[String],
+        lists: &[ListedFile],
         progress: &mut WriterProgress,
     ) -> Result<Self> {
         let mut found = Self::default();
+        let lists = lists.iter().filter(|l| !progress.is_past(&l.path));
         let explained = found.walk_metadata_log(table, lists).await?;
         found.follow(table, reachable, explained, progress).await?;
         Ok(found)
     }
 
-    /// Goes back along metadata logs, newest first, until every list is explained or nothing more can be read.
-    async fn walk_metadata_log(&mut self, table: &TableHandle, lists: &[String]) -> Result<Vec<String>> {
-        let mut unexplained = lists.iter().map(|l| Fingerprint::of_path(l)).collect::<Result<HashSet<_>>>()?;
-        let current = metadata_files(&table.loaded)?;
-        let mut queue: VecDeque<String> = current.into_iter().skip(1).map(str::to_owned).collect();
+    /// Goes back along metadata logs, newest first, until every list is explained or nothing more can be read. A metadata
+    /// file older than all lists that are still to be explained cannot name them, so the walk ends there as well: lists of
+    /// commits that failed are never explained, and must not cost a walk over the whole log each time.
+    async fn walk_metadata_log(
+        &mut self,
+        table: &TableHandle,
+        lists: impl Iterator<Item = &ListedFile>,
+    ) -> Result<Vec<String>> {
+        let mut unexplained = HashMap::new();
+        for list in lists {
+            let written_ms = list.last_modified_ms.unwrap_or(0).saturating_sub(CLOCK_SKEW_LIMIT_MS);
+            unexplained.insert(Fingerprint::of_path(&list.path)?, written_ms);
+        }
+        let log = table.loaded.metadata.metadata_log().iter().rev();
+        let mut queue: VecDeque<_> = log.map(|entry| (entry.metadata_file.clone(), entry.timestamp_ms)).collect();
         let (mut visited, mut explained) = (HashSet::new(), Vec::new());
-        while let Some(path) = queue.pop_front().filter(|_| !unexplained.is_empty()) {
-            if visited.len() >= METADATA_FILES_MAX || !visited.insert(path.clone()) {
+        while let Some((path, timestamp_ms)) = queue.pop_front() {
+            let too_old = unexplained.values().all(|written_ms| timestamp_ms < *written_ms);
+            if too_old || visited.len() >= METADATA_FILES_MAX {
+                break;
+            }
+            if !visited.insert(path.clone()) {
                 continue;
             }
             self.files.insert(&path)?;
@@ -98,11 +114,11 @@ impl OnceReferenced {
             }
             for snapshot in old.snapshots {
                 let Some(list) = snapshot.manifest_list.filter(|l| !l.is_empty()) else { continue };
-                if unexplained.remove(&Fingerprint::of_path(&list)?) {
+                if unexplained.remove(&Fingerprint::of_path(&list)?).is_some() {
                     explained.push(list);
                 }
             }
-            queue.extend(old.metadata_log.into_iter().rev().map(|entry| entry.metadata_file));
+            queue.extend(old.metadata_log.into_iter().rev().map(|entry| (entry.metadata_file, entry.timestamp_ms)));
         }
         Ok(explained)
     }

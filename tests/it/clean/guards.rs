@@ -127,6 +127,24 @@ async fn metadata_of_another_table_in_the_listing() {
 }
 
 #[tokio::test]
+async fn a_table_of_another_format_at_the_same_place() {
+    for log in [
+        "_delta_log/00000000000000000000.json",
+        "data/_delta_log/1.json",
+        ".hoodie/hoodie.properties",
+        "snapshot/LATEST",
+    ] {
+        let world = table().await;
+        world.file(log, 9 * DAY);
+        let detail = assert_refused(&world, "shared_location").await;
+        assert!(detail.contains(log), "{detail}");
+    }
+    let world = table().await;
+    world.file("data/_delta_log", 9 * DAY);
+    assert!(world.remove_orphans().await.refused.is_none(), "a file of that name is no log");
+}
+
+#[tokio::test]
 async fn a_metadata_file_that_cannot_be_looked_into_is_an_error() {
     let world = table().await;
     world.file_of("metadata/00000-x.metadata.json", MINUTE, b"{}".to_vec());

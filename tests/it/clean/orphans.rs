@@ -424,3 +424,38 @@ async fn each_manifest_is_read_once_however_many_snapshots_share_it() {
     assert_eq!(report.error.map(|e| e.to_string()), None);
     assert_eq!(world.faulty.count(Operation::Read), 60, "30 lists and 30 manifests; the lists name 465");
 }
+
+#[tokio::test]
+async fn a_backlog_of_metadata_files_goes_first_and_alone() {
+    let world = table().await;
+    world.file("data/orphan.parquet", 3 * DAY);
+    let own = json!({"table-uuid": UUID}).to_string().into_bytes();
+    for i in 0..10_050 {
+        let name = metadata_name(0).replace("000000000000.", &format!("{:012x}.", i + 0xf00_000));
+        world.file_of(&name, 3 * DAY, own.clone());
+    }
+    let report = world.remove_orphans().await;
+    assert_eq!(report.error.map(|e| e.to_string()), None);
+    assert_eq!(report.deleted.keys().copied().collect::<Vec<_>>(), [FileKind::MetadataFile]);
+    assert_eq!((report.deleted[&FileKind::MetadataFile].files, files(&report.kept, Kept::RunLimit)), (10_000, 51));
+    assert!(world.exists("data/orphan.parquet"), "some of the 50 left might tell of another table");
+    world.remove_orphans().await;
+    assert!(!world.exists("data/orphan.parquet"));
+    world.assert_readable(2);
+}
+
+#[tokio::test]
+async fn a_list_that_is_never_explained_costs_no_walk_over_the_whole_log() {
+    let mut world = World::new().await;
+    for id in 1..=20 {
+        world.commit(id, (id > 1).then(|| id - 1), (41 - id) * HOUR, &[&format!("data/{id}.parquet")], &[]).await;
+    }
+    world.file(&format!("metadata/snap-99-1-{OPERATION}.avro"), 23 * HOUR);
+    let report = world.remove_orphans().await;
+    assert_eq!((files(&report.kept, Kept::Unproven), report.deleted.len()), (1, 0));
+    assert_eq!(
+        world.faulty.count(Operation::Read) - 40,
+        3,
+        "the files of 21, 22 and 23 hours ago; 20 is the current one"
+    );
+}
