@@ -108,9 +108,29 @@ def row_digest(connection, relation, columns):
     return {"rows": rows, "sum": str(int(total)), "xor": str(int(xor))}
 
 
+def settled(args, question, doubtful=lambda answer: False):
+    """The answer of `question(table)`. While it looks, somebody may expire what it looks at: an error or a doubtful
+    answer counts only if the table has not moved on meanwhile."""
+    catalog = open_catalog(args)
+    table = catalog.load_table(args.table)
+    while True:
+        error = answer = None
+        try:
+            answer = question(table)
+        except Exception as e:
+            error = e
+        if error is None and not doubtful(answer):
+            return answer
+        newer = catalog.load_table(args.table)
+        if newer.metadata_location == table.metadata_location:
+            if error is not None:
+                raise error
+            return answer
+        table = newer
+
+
 def digest(args):
-    table = open_catalog(args).load_table(args.table)
-    return {engine: read_digest(args, table, engine) for engine in args.engines}
+    return settled(args, lambda table: {engine: read_digest(args, table, engine) for engine in args.engines})
 
 
 def read_digest(args, table, engine):
@@ -147,7 +167,10 @@ def local(path):
 
 
 def files(args):
-    table = open_catalog(args).load_table(args.table)
+    return settled(args, count_files)
+
+
+def count_files(table):
     snapshots = [
         {"id": s.snapshot_id, "summary": {"operation": s.summary.operation.value, **s.summary.additional_properties}}
         for s in sorted(table.metadata.snapshots, key=lambda s: s.timestamp_ms)
@@ -203,7 +226,10 @@ def listed(table):
 
 
 def storage(args):
-    table = open_catalog(args).load_table(args.table)
+    return settled(args, compare_storage, lambda answer: answer["missing"])
+
+
+def compare_storage(table):
     kinds = {kind: {local(path) for path in paths} for kind, paths in reachable(table).items()}
     on_disk = listed(table)
     everything = set().union(*kinds.values())
