@@ -116,7 +116,10 @@ fn next_step(next: &crate::schedule::due::NextStep, now_ms: i64) -> String {
 fn nothing_to_rewrite(plan: &RewritePlan) -> String {
     let reasons: Vec<String> =
         plan.skipped.iter().map(|s| format!("{} x {} ({})", s.files, s.reason, s.detail)).collect();
-    format!("no file group needs rewriting: {}", if reasons.is_empty() { "no data files".into() } else { reasons.join("; ") })
+    format!(
+        "no file group needs rewriting: {}",
+        if reasons.is_empty() { "no data files".into() } else { reasons.join("; ") }
+    )
 }
 
 fn outline(plan: &RewritePlan) -> RewriteOutline {
@@ -155,5 +158,7 @@ async fn plan_orphans(parts: &Parts, name: &TableName, subject: &Subject) -> Act
         Err(error) => return ActionPlan::Nothing(error.to_string()),
     };
     let is_active = |run_id| parts.env.active.contains(run_id);
-    ActionPlan::Would(find_orphan_files(&subject.table, &subject.orphan_request(&parts.env, &is_active, &neighbours)).await)
+    ActionPlan::Would(
+        find_orphan_files(&subject.table, &subject.orphan_request(&parts.env, &is_active, &neighbours)).await,
+    )
 }

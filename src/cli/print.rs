@@ -229,7 +229,8 @@ pub(super) fn table_plan(plan: &TablePlan) {
     match &plan.expire_snapshots {
         ActionPlan::Nothing(reason) => line(&mut text, "expire-snapshots", reason),
         ActionPlan::Would(outline) => {
-            let refs = if outline.refs.is_empty() { String::new() } else { format!(", refs {}", outline.refs.join(", ")) };
+            let refs =
+                if outline.refs.is_empty() { String::new() } else { format!(", refs {}", outline.refs.join(", ")) };
             line(&mut text, "expire-snapshots", &format!("{} snapshots{refs}", outline.snapshots));
             for kept in &outline.kept {
                 line(&mut text, &format!("  kept ({})", kept.reason), &kept.detail);

@@ -104,7 +104,13 @@ pub struct CommitContext {
 impl CommitContext {
     /// Iceberg's defaults: 4 retries, from 100 ms to 60 s.
     pub fn new(run_id: RunId) -> Self {
-        Self { run_id, retries: 4, min_wait: Duration::from_millis(100), max_wait: Duration::from_secs(60), summary: Vec::new() }
+        Self {
+            run_id,
+            retries: 4,
+            min_wait: Duration::from_millis(100),
+            max_wait: Duration::from_secs(60),
+            summary: Vec::new(),
+        }
     }
 }
 

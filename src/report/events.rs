@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cli::print;
 use crate::clean::{ExpireReport, OrphanReport};
+use crate::cli::print;
 use crate::error::Error;
 use crate::inspect::TableStats;
 use crate::policy::TableName;

@@ -43,7 +43,9 @@ pub async fn collect_forever(env: Env, fleet: Arc<Fleet>, reporter: Arc<Reporter
 
 async fn collect(env: &Env, fleet: &Fleet, reporter: &Reporter, name: &TableName) -> Result<()> {
     let subject = Subject::load(fleet, name).await?;
-    let min_file_size = Sizes::resolve(&subject.resolved.policy.rewrite_data_files, subject.table.loaded.metadata.properties())?.min_bytes;
+    let min_file_size =
+        Sizes::resolve(&subject.resolved.policy.rewrite_data_files, subject.table.loaded.metadata.properties())?
+            .min_bytes;
     let stats = collect_stats(&subject.table, &env.manifests, min_file_size, INSPECT_CONCURRENCY).await?;
     reporter.stats(name, &stats);
     Ok(())

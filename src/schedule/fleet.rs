@@ -7,14 +7,14 @@ use futures::{StreamExt, TryStreamExt, stream};
 use iceberg::{NamespaceIdent, TableIdent};
 
 use crate::catalog::{Catalog, LoadedTable, RequestObserver};
+use crate::config::CatalogConfig;
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::policy::{PolicySet, ResolvedPolicy, TableName};
-use crate::config::CatalogConfig;
 use crate::storage::credentials::CatalogCredentials;
 use crate::storage::instrument::InstrumentedStore;
 use crate::storage::{self, StoreRef};
-use crate::table::references::own_directories;
 use crate::table::TableHandle;
+use crate::table::references::own_directories;
 
 /// Tables whose directories are asked for at the same time.
 const LOOK_UP_CONCURRENCY: usize = 16;
@@ -89,10 +89,8 @@ impl Fleet {
             if seen > NAMESPACES_MAX {
                 return Err(Error::invalid(format!("catalog `{catalog}` lists more than {NAMESPACES_MAX} namespaces")));
             }
-            let (children, found) = tokio::join!(
-                member.catalog.list_namespaces(Some(&namespace)),
-                member.catalog.list_tables(&namespace)
-            );
+            let (children, found) =
+                tokio::join!(member.catalog.list_namespaces(Some(&namespace)), member.catalog.list_tables(&namespace));
             // A namespace may vanish between the two requests.
             let gone_is_empty = |e: Error| if e.kind() == ErrorKind::NotFound { Ok(Vec::new()) } else { Err(e) };
             open.extend(children.or_else(gone_is_empty)?.into_iter().filter(|child| child.len() > namespace.len()));

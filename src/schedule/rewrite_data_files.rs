@@ -252,8 +252,7 @@ impl<'a> Rewriting<'a> {
 
     /// Deletes outputs that are definitely in no snapshot.
     async fn discard(&self, batch: &[RewriteResult]) {
-        let paths: Vec<String> =
-            batch.iter().flat_map(|r| &r.added).map(|file| file.file_path().to_owned()).collect();
+        let paths: Vec<String> = batch.iter().flat_map(|r| &r.added).map(|file| file.file_path().to_owned()).collect();
         let report = delete_files(self.table.store.as_ref(), &paths, Proof::OwnUncommittedOutput(self.run_id)).await;
         if let Some((path, error)) = report.failed.first() {
             tracing::warn!(failed = report.failed.len(), %path, %error, "left behind for orphan removal");

@@ -7,13 +7,15 @@ use std::time::Duration;
 use futures::FutureExt;
 use serde::Serialize;
 
-use crate::clean::{CANDIDATES_PER_RUN, ExpireOutcome, ExpireReport, OrphanReport, OrphanRequest, expire_snapshots, remove_orphan_files};
+use crate::clean::{
+    CANDIDATES_PER_RUN, ExpireOutcome, ExpireReport, OrphanReport, OrphanRequest, expire_snapshots, remove_orphan_files,
+};
 use crate::commit::CommitContext;
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::plan::expire_snapshots::plan_expire_snapshots;
 use crate::policy::{ResolvedPolicy, TableName, commit_interval};
-use crate::report::{Action, Outcome};
 use crate::report::run_report::{RewriteReport, outcome_of};
+use crate::report::{Action, Outcome};
 use crate::rewrite::Progress;
 use crate::run_id::RunId;
 use crate::schedule::due::{self, NextStep, Step};
@@ -119,9 +121,8 @@ pub struct Subject {
 impl Subject {
     /// Loads the table. [`ErrorKind::NotFound`] if it is gone.
     pub async fn load(fleet: &Fleet, name: &TableName) -> Result<Self> {
-        let resolved = fleet
-            .policy(name)?
-            .ok_or_else(|| Error::new(ErrorKind::Config, format!("no policy matches {name}")))?;
+        let resolved =
+            fleet.policy(name)?.ok_or_else(|| Error::new(ErrorKind::Config, format!("no policy matches {name}")))?;
         let table = fleet.open(name).await?;
         let commit_interval = commit_interval(&table.loaded, &resolved.policy);
         Ok(Self { table, resolved, commit_interval })
@@ -142,8 +143,14 @@ impl Subject {
 pub async fn rewrite_step(env: &Env, subject: &Subject, run: Run, progress: Arc<Progress>) -> StepDone {
     let _active = env.active.enter(run.run_id);
     let limited = Env { cancel: env.cancel.child_token(), ..env.clone() };
-    let rewriting =
-        rewrite_data_files(&limited, &subject.table, &subject.resolved.policy, subject.commit_interval, run.run_id, progress);
+    let rewriting = rewrite_data_files(
+        &limited,
+        &subject.table,
+        &subject.resolved.policy,
+        subject.commit_interval,
+        run.run_id,
+        progress,
+    );
     let mut rewriting = rewriting.boxed();
     let report = tokio::select! {
         report = &mut rewriting => report,
@@ -159,11 +166,9 @@ pub async fn rewrite_step(env: &Env, subject: &Subject, run: Run, progress: Arc<
     let next = match report.outcome {
         // Nothing may be deleted while a commit is in the open; the next look at the table settles it.
         Outcome::Unknown => due::after_failure(Step::RewriteDataFiles, 1, now),
-        Outcome::Success
-        | Outcome::Skipped
-        | Outcome::Conflict
-        | Outcome::Failed
-        | Outcome::Cancelled => due::after_rewrite(last_commit, subject.delay(), now),
+        Outcome::Success | Outcome::Skipped | Outcome::Conflict | Outcome::Failed | Outcome::Cancelled => {
+            due::after_rewrite(last_commit, subject.delay(), now)
+        }
     };
     StepDone { report: StepReport::RewriteDataFiles(report), next }
 }

@@ -16,8 +16,8 @@ use crate::rewrite::Progress;
 use crate::schedule::due::{self, NextStep, Step};
 use crate::schedule::env::Env;
 use crate::schedule::fleet::Fleet;
-use crate::table::history::last_own_run;
 use crate::schedule::run_table::{Run, StepDone, Subject, clean_up_step, rewrite_step};
+use crate::table::history::last_own_run;
 
 /// How often the loop looks for due tables.
 const TICK: Duration = Duration::from_millis(500);
@@ -171,9 +171,12 @@ impl Scheduler {
         self.workers.spawn(async move {
             let work = {
                 let name = name.clone();
-                tokio::spawn(async move { advance(&env, &fleet, &reporter, &name, run, known.then_some(step), quarantine).await })
+                tokio::spawn(async move {
+                    advance(&env, &fleet, &reporter, &name, run, known.then_some(step), quarantine).await
+                })
             };
-            let result = work.await.unwrap_or_else(|e| Err(crate::error::Error::internal(format!("run panicked: {e}"))));
+            let result =
+                work.await.unwrap_or_else(|e| Err(crate::error::Error::internal(format!("run panicked: {e}"))));
             // The receiver lives as long as the scheduler, which outlives its workers.
             let _ = sender.send(Finished { name, run, result });
         });

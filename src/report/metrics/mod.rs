@@ -12,8 +12,8 @@ use std::fmt::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-pub use definitions::{ALL, Definition, Kind};
 use definitions::STAT_GAUGES;
+pub use definitions::{ALL, Definition, Kind};
 use prometheus::core::Collector;
 use prometheus::{Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Registry, TextEncoder};
 use slots::{Slot, Slots};
@@ -220,7 +220,9 @@ impl Metrics {
         add(&definitions::DELETED_BYTES, &[action], counts.deleted_bytes);
         add(&definitions::COMMIT_CONFLICTS, &[], counts.commit_conflicts);
         add(&definitions::COMMIT_UNKNOWN, &[], counts.commit_unknown);
-        self.histograms[definitions::RUN_DURATION.name].with_label_values(&[action, outcome]).observe(run.duration.as_secs_f64());
+        self.histograms[definitions::RUN_DURATION.name]
+            .with_label_values(&[action, outcome])
+            .observe(run.duration.as_secs_f64());
         if run.outcome == Outcome::Success && slot == Slot::Own {
             self.gauge(&definitions::LAST_SUCCESS, &labels.with(&[action])).set(seconds(run.finished_ms));
         }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute;
 use arrow::datatypes::{
-    DataType, Field, Float64Type, Int32Type, Int64Type, Schema as ArrowSchema, SchemaRef, TimeUnit, TimestampMicrosecondType,
+    DataType, Field, Float64Type, Int32Type, Int64Type, Schema as ArrowSchema, SchemaRef, TimeUnit,
+    TimestampMicrosecondType,
 };
 use bytes::Bytes;
 use iceberg::spec::{DataContentType, DataFile, DataFileBuilder, DataFileFormat, Datum, Struct};
@@ -65,8 +66,7 @@ pub(super) fn encode(spec: FileSpec, batch: &RecordBatch) -> Result<NewFile> {
     writer.write(batch)?;
     let footer = writer.close()?;
     let rows = batch.num_rows() as u64;
-    let (mut sizes, mut values, mut nulls, mut nans) =
-        (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
+    let (mut sizes, mut values, mut nulls, mut nans) = (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
     let (mut lower, mut upper) = (HashMap::new(), HashMap::new());
     for (index, (field, array)) in batch.schema_ref().fields().iter().zip(batch.columns()).enumerate() {
         let id = field_id(field)?;
@@ -163,7 +163,8 @@ fn above(text: &str) -> Option<String> {
 
 /// A required column with a field id.
 fn column(name: &str, kind: DataType, id: i32) -> Field {
-    Field::new(name, kind, false).with_metadata(HashMap::from([(PARQUET_FIELD_ID_META_KEY.to_string(), id.to_string())]))
+    Field::new(name, kind, false)
+        .with_metadata(HashMap::from([(PARQUET_FIELD_ID_META_KEY.to_string(), id.to_string())]))
 }
 
 /// The schema of position delete files, with the ids that the specification reserves.

@@ -165,7 +165,9 @@ impl Writer {
             match self.write_next().await {
                 Ok(()) => {}
                 // Whatever passes by itself is waited for; the table knows where to go on.
-                Err(e) if matches!(e.kind(), ErrorKind::Unavailable | ErrorKind::Conflict | ErrorKind::CommitUnknown) => {
+                Err(e)
+                    if matches!(e.kind(), ErrorKind::Unavailable | ErrorKind::Conflict | ErrorKind::CommitUnknown) =>
+                {
                     tracing::warn!(table = %self.table, error = %e, "sandbox writer skips a turn");
                 }
                 Err(e) => return Err(e.context(format!("write to {}", self.table))),

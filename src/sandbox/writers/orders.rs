@@ -128,7 +128,8 @@ fn delta_files(batch: &mut Batch<'_>, bucket: i32, mut delta: Delta) -> Result<V
 fn order_rows(schema: &Schema, checkpoint: u64, now_ms: i64, rows: &[Change]) -> Result<RecordBatch> {
     // What a row holds beside its key depends on its version alone.
     let item = |change: &Change| change.version.unsigned_abs();
-    let longs = |value: &dyn Fn(&Change) -> i64| -> ArrayRef { Arc::new(Int64Array::from_iter_values(rows.iter().map(value))) };
+    let longs =
+        |value: &dyn Fn(&Change) -> i64| -> ArrayRef { Arc::new(Int64Array::from_iter_values(rows.iter().map(value))) };
     let texts = |value: &dyn Fn(&Change) -> Option<String>| -> ArrayRef {
         Arc::new(rows.iter().map(value).collect::<StringArray>())
     };
@@ -180,7 +181,11 @@ mod tests {
         ] {
             delta.apply(c);
         }
-        let live: Vec<i64> = (0..).zip(&delta.rows).filter(|(i, _)| !delta.position_deletes.contains(i)).map(|(_, c)| c.version).collect();
+        let live: Vec<i64> = (0..)
+            .zip(&delta.rows)
+            .filter(|(i, _)| !delta.position_deletes.contains(i))
+            .map(|(_, c)| c.version)
+            .collect();
         assert_eq!(live, [12, 15]);
         assert_eq!(delta.equality_deletes, [1, 2, 3, 3]);
         assert_eq!(delta.position_deletes, [0, 1]);

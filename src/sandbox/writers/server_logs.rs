@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow::array::{
+    ArrayRef, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
+};
 use iceberg::arrow::schema_to_arrow_schema;
 use iceberg::spec::{DataContentType, Literal, Schema, Struct};
 
@@ -86,8 +88,9 @@ fn log_rows(schema: &Schema, hour: &str, rows: &[Row]) -> Result<RecordBatch> {
         Arc::new(Float64Array::from_iter_values(latency)),
         texts(&|id| {
             let path = pick(&paths, 0, id, 6);
-            (below(20, 0, id, 7) != 0)
-                .then(|| format!("GET {path}?session={:016x} took {} rows", below(u64::MAX, 0, id, 8), below(900, 0, id, 9)))
+            (below(20, 0, id, 7) != 0).then(|| {
+                format!("GET {path}?session={:016x} took {} rows", below(u64::MAX, 0, id, 8), below(900, 0, id, 9))
+            })
         }),
     ];
     Ok(RecordBatch::try_new(Arc::new(schema_to_arrow_schema(schema)?), columns)?)
