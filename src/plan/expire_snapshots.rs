@@ -6,7 +6,7 @@
 //! the table's `history.expire.max-snapshot-age-ms` and `history.expire.min-snapshots-to-keep` do not count; the table's
 //! `history.expire.max-ref-age-ms` counts, since the policy has no such key.
 //!
-//! Kept beyond those rules: what running work needs, and what restarting writers need ([`super::writer_state`]).
+//! Kept beyond those rules: what running work needs, and what restarting writers need (`writer_state.rs`).
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;

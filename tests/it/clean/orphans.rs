@@ -161,7 +161,7 @@ async fn what_a_dead_clean_up_left_goes_at_the_short_age() {
 async fn proof_reaches_back_over_several_metadata_files() {
     let mut world = World::new().await;
     world.commit(1, None, 9 * HOUR, &["data/a.parquet"], &[]).await;
-    world.commit(2, Some(1), 8 * HOUR, &["data/b.parquet"], &["data/a.parquet"]).await;
+    world.commit(2, None, 8 * HOUR, &["data/b.parquet"], &[]).await;
     world.forget(&[1], 7 * HOUR);
     // The newest log entry names 1 no more, and the log of the current file begins after 1's time.
     world.publish(6 * HOUR);
@@ -192,6 +192,20 @@ async fn a_metadata_file_that_only_the_listing_knows_proves_nothing() {
     assert_eq!(report.error.map(|e| e.to_string()), None);
     assert!(world.exists("data/pending.parquet"), "it may be committed yet");
     assert!(!world.exists(&name), "the file itself can never become current");
+}
+
+#[tokio::test]
+async fn old_metadata_of_another_table_proves_nothing() {
+    let mut world = World::new().await;
+    world.commit(1, None, 9 * HOUR, &["data/a.parquet"], &[]).await;
+    let foreign = world.metadata.to_string().replace(UUID, OPERATION).into_bytes();
+    world.commit(2, None, 8 * HOUR, &["data/b.parquet"], &[]).await;
+    world.forget(&[1], 7 * HOUR);
+    world.file_of(&metadata_name(1), 9 * HOUR, foreign.clone());
+    world.file_of(&metadata_name(2), 8 * HOUR, foreign);
+    let report = world.remove_orphans().await;
+    assert_eq!((files(&report.kept, Kept::Unproven), report.deleted.len()), (3, 0));
+    assert!(world.exists("data/a.parquet"));
 }
 
 #[tokio::test]
@@ -455,7 +469,7 @@ async fn a_list_that_is_never_explained_costs_no_walk_over_the_whole_log() {
     assert_eq!((files(&report.kept, Kept::Unproven), report.deleted.len()), (1, 0));
     assert_eq!(
         world.faulty.count(Operation::Read) - 40,
-        3,
-        "the files of 21, 22 and 23 hours ago; 20 is the current one"
+        2,
+        "the metadata files of 22 and 23 hours ago; 21 is the current one"
     );
 }
