@@ -174,26 +174,26 @@ impl Files {
     }
 }
 
-/// The policy of most tests: everything at once. Only for tables that no one else writes to meanwhile: a file that a
+/// The policy of most tests: everything at once, as if the table were committed to every millisecond. Only for tables that no one else writes to meanwhile: a file that a
 /// writer has not committed yet would count as garbage.
 pub(super) const AT_ONCE: &str = r#"
-commit-interval = "1s"
+commit-interval = "1ms"
 every = "1s"
 delay = "0s"
 [policies.rewrite-data-files]
 rewrite-all = true
 target-file-size = "64MiB"
 [policies.expire-snapshots]
-older-than = "0s"
+older-than = "1x"
 retain-last = 1
 [policies.remove-orphan-files]
-older-than = "0s"
-unproven-min-age = "0s"
+older-than = "1x"
+unproven-min-age = "1x"
 "#;
 
 /// [`AT_ONCE`] for tables with other writers: garbage goes at once if it is proven, else after a day.
 pub(super) fn careful() -> String {
-    AT_ONCE.replace("unproven-min-age = \"0s\"\n", "")
+    AT_ONCE.replace("unproven-min-age = \"1x\"\n", "")
 }
 
 /// [`AT_ONCE`], but with a long delay between compaction and clean-up.
