@@ -90,7 +90,8 @@ pub(crate) async fn load(
         deletes.files.push(FileDeletes { data_sequence, ..FileDeletes::default() });
     }
     load_positions(ctx, group, &mut deletes).await?;
-    let positions = deletes.files.iter().map(|f| f.positions.serialized_size() as u64).sum();
+    let marked = deletes.files.iter().map(|f| &f.positions).filter(|p| !p.is_empty());
+    let positions = marked.map(|p| p.serialized_size() as u64).sum();
     account(&ctx.memory, permit, &mut allowed, positions)?;
     for scope in scopes {
         for task in &scope.tasks {

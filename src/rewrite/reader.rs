@@ -25,6 +25,8 @@ pub(crate) const WHOLE_FILE_LIMIT: u64 = 32 << 20;
 pub(crate) const BATCH_ROWS: usize = 8192;
 /// Encoded bytes of a decoded batch, about, at most.
 pub(crate) const BATCH_BYTES: u64 = 8 << 20;
+/// Bytes of a decoded value in memory: a view or a decimal.
+const DECODED_VALUE_BYTES: u64 = 16;
 /// First guess of a footer's size.
 const FOOTER_GUESS: u64 = 128 << 10;
 /// Column chunks closer than this are read in one request ...
@@ -314,7 +316,9 @@ impl Piece {
         let group = self.open.footer().row_group(row_group);
         let bytes: i64 = self.open.projection.leaves.iter().map(|l| group.column(*l).uncompressed_size()).sum();
         let rows = u64::try_from(group.num_rows()).unwrap_or(0).max(1);
-        let row_bytes = (u64::try_from(bytes).unwrap_or(0) / rows).max(1);
+        // Repeated values are cheap in the file and not in memory.
+        let decoded_at_least = self.open.projection.leaves.len() as u64 * DECODED_VALUE_BYTES;
+        let row_bytes = (u64::try_from(bytes).unwrap_or(0) / rows).max(decoded_at_least).max(1);
         usize::try_from(BATCH_BYTES / row_bytes).unwrap_or(BATCH_ROWS).clamp(1, BATCH_ROWS)
     }
 }
