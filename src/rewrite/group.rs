@@ -37,7 +37,7 @@ const BATCHES_ALIVE: u64 = 8;
 /// Rewrites one file group: new files that hold exactly the live rows of its inputs, in the table's current schema.
 ///
 /// On any error, also [`crate::error::ErrorKind::Cancelled`], the files written so far are deleted first. Dropping the
-/// future stops the work but deletes nothing.
+/// future stops the work but deletes nothing. Must be called within a tokio runtime.
 ///
 /// Errors: [`crate::error::ErrorKind::Unsupported`] for what this version cannot rewrite without loss,
 /// [`crate::error::ErrorKind::OutOfMemory`] if the group does not fit the budget,
@@ -72,7 +72,12 @@ async fn rewrite(
     let scopes = equality_scopes(group);
     let key_ids: BTreeSet<i32> = scopes.iter().flat_map(|s| s.ids.iter().copied()).collect();
     let columns = ReadColumns::new(metadata, &key_ids)?;
-    let target = Target { fields: columns.fields.clone(), mapping: name_mapping(metadata)?, all_present: false };
+    let target = Target {
+        fields: columns.fields.clone(),
+        own: columns.own,
+        mapping: name_mapping(metadata)?,
+        all_present: false,
+    };
     let output = Arc::new(output_settings(ctx, group, outputs)?);
     let large = open_large_files(ctx, group, &target).await?;
     let items = items(group, &large);
@@ -92,7 +97,6 @@ async fn rewrite(
         metadata: Arc::clone(metadata),
         inputs: group.tasks.iter().map(|t| Arc::clone(&t.data_file)).collect(),
         target,
-        own_columns: columns.own,
         large,
         deletes,
         output,

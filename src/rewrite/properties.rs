@@ -156,8 +156,8 @@ fn compression(properties: &HashMap<String, String>) -> Result<Compression> {
     Ok(match codec.to_ascii_lowercase().as_str() {
         "uncompressed" | "none" => Compression::UNCOMPRESSED,
         "snappy" => Compression::SNAPPY,
-        "lz4" => Compression::LZ4,
-        "lz4_raw" => Compression::LZ4_RAW,
+        // The same algorithm without the undocumented framing of Parquet's deprecated codec, which not every reader knows.
+        "lz4" | "lz4_raw" => Compression::LZ4_RAW,
         "gzip" => {
             let level = parsed(properties, &level_key, GZIP_LEVEL)?;
             Compression::GZIP(GzipLevel::try_new(level).map_err(bad_level)?)

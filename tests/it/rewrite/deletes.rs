@@ -72,6 +72,21 @@ async fn a_dropped_column_still_deletes() {
     assert_eq!(rows, ["2", "3", "4"]);
 }
 
+#[tokio::test]
+async fn a_dropped_key_that_the_name_mapping_forgot_is_refused() {
+    let dropped = || Table::new(id_and_s()).evolve(json!([{"id": 1, "name": "id", "type": "long", "required": false}]));
+    let data = batch(vec![(0, "id", longs(1..=2)), (0, "s", texts([Some("x"), Some("y")]))]);
+    let key = batch(vec![(2, "s", texts([Some("x")]))]);
+    let mapping = r#"[{"field-id": 1, "names": ["id"]}, {"field-id": 2, "names": ["s"]}]"#;
+    let t = dropped().property("schema.name-mapping.default", mapping);
+    let delete = t.equality("d", &key, &[2], 2);
+    assert_eq!(t.rewritten_rows(&group(vec![task(t.data("a", &data, 1), &[&delete])])).await, ["2"]);
+    let t = dropped().property("schema.name-mapping.default", r#"[{"field-id": 1, "names": ["id"]}]"#);
+    let delete = t.equality("d", &key, &[2], 2);
+    let error = t.rewrite(&group(vec![task(t.data("a", &data, 1), &[&delete])])).await.expect_err("cannot be told");
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+}
+
 fn nested(ids: &[i64], null_at: Option<usize>) -> ArrayRef {
     let fields: Fields = vec![field(3, "x", DataType::Int64), field(4, "y", DataType::Int64)].into();
     let nulls = null_at.map(|n| (0..ids.len()).map(|i| i != n).collect::<Vec<bool>>().into());
