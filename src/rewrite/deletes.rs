@@ -90,7 +90,8 @@ pub(crate) async fn load(
         deletes.files.push(FileDeletes { data_sequence, ..FileDeletes::default() });
     }
     load_positions(ctx, group, &mut deletes).await?;
-    let positions = deletes.files.iter().map(|f| f.positions.serialized_size() as u64).sum();
+    let marked = deletes.files.iter().map(|f| &f.positions).filter(|p| !p.is_empty());
+    let positions = marked.map(|p| p.serialized_size() as u64).sum();
     account(&ctx.memory, permit, &mut allowed, positions)?;
     for scope in scopes {
         for task in &scope.tasks {
@@ -118,7 +119,8 @@ fn account(budget: &MemoryBudget, permit: &mut Permit, allowed: &mut u64, bytes:
 async fn load_positions(ctx: &RewriteContext, group: &FileGroup, deletes: &mut GroupDeletes) -> Result<()> {
     let path = NestedField::required(FILE_PATH_ID, "file_path", Type::Primitive(PrimitiveType::String));
     let pos = NestedField::required(POS_ID, "pos", Type::Primitive(PrimitiveType::Long));
-    let target = Arc::new(Target { fields: vec![Arc::new(path), Arc::new(pos)], mapping: None, all_present: true });
+    let target =
+        Arc::new(Target { fields: vec![Arc::new(path), Arc::new(pos)], own: 2, mapping: None, all_present: true });
     let loads = position_files(group).into_values().map(|(file, tasks)| {
         let wanted: HashMap<Arc<str>, usize> =
             tasks.iter().map(|t| (group.tasks[*t].data_file.file_path.clone(), *t)).collect();
@@ -168,7 +170,7 @@ async fn load_scope(ctx: &RewriteContext, scope: &EqualityScope, columns: &ReadC
         fields.push(key_way(&columns.fields[column.column], &column.path)?);
         in_data.push(column.clone());
     }
-    let target = Arc::new(Target { fields, mapping: None, all_present: true });
+    let target = Arc::new(Target { own: fields.len(), fields, mapping: None, all_present: true });
     let in_file = Arc::new(in_file);
     let loads = scope.files.iter().map(|file| {
         load_equality_file(ctx, file.clone(), Arc::clone(&target), Arc::clone(&in_file), Arc::clone(&keys))

@@ -38,6 +38,8 @@ pub(crate) struct FileFields {
     pub fields: Vec<FileField>,
     /// What the Parquet reader is told to produce: views for strings, microseconds for INT96.
     pub arrow_schema: ArrowSchemaRef,
+    /// Whether the ids come from the name mapping.
+    pub mapped: bool,
 }
 
 /// Reads the fields of a file. A file without any field id needs the table's name mapping; guessing by position is refused.
@@ -53,7 +55,8 @@ pub(crate) fn file_fields(metadata: &ParquetMetaData, mapping: Option<&NameMappi
     let mut leaf = 0;
     let mut fields =
         arrow_schema.fields().iter().map(|f| tree(f, descriptor, &mut leaf)).collect::<Result<Vec<_>>>()?;
-    if !fields.iter().any(has_id) {
+    let mapped = !fields.iter().any(has_id);
+    if mapped {
         let mapping = mapping.ok_or_else(|| {
             Error::unsupported(
                 "the file has no field ids and the table has no name mapping: set schema.name-mapping.default",
@@ -65,7 +68,7 @@ pub(crate) fn file_fields(metadata: &ParquetMetaData, mapping: Option<&NameMappi
             map_field(field, &name, &roots);
         }
     }
-    Ok(FileFields { fields, arrow_schema })
+    Ok(FileFields { fields, arrow_schema, mapped })
 }
 
 fn has_id(field: &FileField) -> bool {

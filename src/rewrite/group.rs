@@ -22,7 +22,7 @@ use crate::rewrite::properties::file_settings;
 use crate::rewrite::reader::{BATCH_BYTES, OpenFile, Target, WHOLE_FILE_LIMIT, open_large};
 use crate::rewrite::schema::arrow_schema;
 use crate::rewrite::scopes::{ReadColumns, equality_scopes};
-use crate::rewrite::segments::{Item, runs};
+use crate::rewrite::segments::{Item, Run, runs};
 use crate::rewrite::verify::verify;
 use crate::rewrite::work::{PREFETCH_BYTES, Work, partition_constants};
 use crate::rewrite::writer::{FileNames, OutputSettings, OwnOutputs, WrittenFile};
@@ -37,7 +37,7 @@ const BATCHES_ALIVE: u64 = 8;
 /// Rewrites one file group: new files that hold exactly the live rows of its inputs, in the table's current schema.
 ///
 /// On any error, also [`crate::error::ErrorKind::Cancelled`], the files written so far are deleted first. Dropping the
-/// future stops the work but deletes nothing.
+/// future stops the work but deletes nothing. Must be called within a tokio runtime.
 ///
 /// Errors: [`crate::error::ErrorKind::Unsupported`] for what this version cannot rewrite without loss,
 /// [`crate::error::ErrorKind::OutOfMemory`] if the group does not fit the budget,
@@ -72,12 +72,20 @@ async fn rewrite(
     let scopes = equality_scopes(group);
     let key_ids: BTreeSet<i32> = scopes.iter().flat_map(|s| s.ids.iter().copied()).collect();
     let columns = ReadColumns::new(metadata, &key_ids)?;
-    let target = Target { fields: columns.fields.clone(), mapping: name_mapping(metadata)?, all_present: false };
+    let target = Target {
+        fields: columns.fields.clone(),
+        own: columns.own,
+        mapping: name_mapping(metadata)?,
+        all_present: false,
+    };
     let output = Arc::new(output_settings(ctx, group, outputs)?);
     let large = open_large_files(ctx, group, &target).await?;
     let items = items(group, &large);
     let need = need(group, &items, &output, deletes::estimate(group, &scopes, &columns)?);
-    let (workers, bytes) = workers_within(&need, ctx.threads.max(1) as u64, ctx.memory.total())?;
+    let runs = cut(group, &items, &output);
+    let threads = ctx.threads.max(1);
+    let segments = runs.iter().map(Vec::len).sum::<usize>().max(1);
+    let (workers, bytes) = workers_within(&need, threads.min(segments) as u64, ctx.memory.total())?;
     let mut permit = tokio::select! {
         biased;
         () = stop.cancelled() => return Err(crate::rewrite::work::cancelled()),
@@ -89,7 +97,6 @@ async fn rewrite(
         metadata: Arc::clone(metadata),
         inputs: group.tasks.iter().map(|t| Arc::clone(&t.data_file)).collect(),
         target,
-        own_columns: columns.own,
         large,
         deletes,
         output,
@@ -99,7 +106,7 @@ async fn rewrite(
         rows_deleted: AtomicU64::new(0),
     });
     let workers = usize::try_from(workers).unwrap_or(1);
-    let files = run(&work, group, &items, (workers, ctx.threads.max(1)), &need).await?;
+    let files = run(&work, group, runs, (workers, threads), &need).await?;
     drop(permit);
     finish(ctx, group, &work, files).await
 }
@@ -132,6 +139,7 @@ fn output_settings(ctx: &RewriteContext, group: &FileGroup, outputs: &Arc<OwnOut
         spec_id: group.output_spec_id,
         max_file_bytes: group.write_max_file_size_bytes.max(1),
         row_group_bytes: settings.row_group_bytes.min(largest_row_group),
+        growth: settings.growth,
         names: FileNames::new(group.index, ctx.run_id),
         outputs: Arc::clone(outputs),
         progress: Arc::clone(&ctx.progress),
@@ -173,21 +181,27 @@ fn items(group: &FileGroup, large: &HashMap<usize, Arc<OpenFile>>) -> Vec<Item> 
     items
 }
 
+/// Cuts the inputs into output files and segments. Segments a little below a row group's size mostly give one row group each.
+fn cut(group: &FileGroup, items: &[Item], output: &OutputSettings) -> Vec<Run> {
+    let segment_bytes = (output.row_group_bytes - output.row_group_bytes / 10).max(1);
+    runs(items, group.expected_output_files, segment_bytes)
+}
+
 fn need(group: &FileGroup, items: &[Item], output: &OutputSettings, delete_keys: u64) -> Need {
     let total: u64 = items.iter().map(|i| i.bytes).sum();
     let largest_read = items.iter().map(|i| i.bytes).max().unwrap_or(0);
-    // Inputs may be compressed better than outputs will be, but not without limit.
-    let whole_output = total.saturating_mul(8).saturating_add(1 << 20);
-    let batches = (BATCH_BYTES * BATCHES_ALIVE).min(whole_output.saturating_mul(2));
-    let row_group =
-        output.row_group_bytes.min(whole_output).saturating_mul(if group.partition.is_none() { 2 } else { 1 });
+    let whole_output = total.saturating_mul(output.growth).saturating_add(1 << 20);
+    let batches = (BATCH_BYTES * BATCHES_ALIVE).min(whole_output.saturating_mul(4));
+    // Pooled groups keep the row groups of many partitions open.
+    let open_groups = if group.partition.is_none() { 2 } else { 1 };
+    let row_group = output.row_group_bytes.min(whole_output).saturating_mul(open_groups);
     Need { largest_read, prefetch: PREFETCH_BYTES.max(largest_read).min(total), row_group, batches, delete_keys }
 }
 
 async fn run(
     work: &Arc<Work>,
     group: &FileGroup,
-    items: &[Item],
+    runs: Vec<Run>,
     (workers, threads): (usize, usize),
     need: &Need,
 ) -> Result<Vec<WrittenFile>> {
@@ -195,9 +209,6 @@ async fn run(
     let spec = metadata
         .partition_spec_by_id(group.output_spec_id)
         .ok_or_else(|| Error::invalid(format!("the table has no partition spec {}", group.output_spec_id)))?;
-    // Segments a little below a row group's size mostly give one row group each.
-    let segment_bytes = (work.output.row_group_bytes - work.output.row_group_bytes / 10).max(1);
-    let runs = runs(items, group.expected_output_files, segment_bytes);
     let partition = match &group.partition {
         Some(partition) => Some(partition.values.clone()),
         None if spec.is_unpartitioned() => Some(spec.fields().iter().map(|_| None).collect::<Struct>()),

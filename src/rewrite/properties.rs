@@ -26,6 +26,8 @@ pub(crate) struct FileSettings {
     pub writer: WriterProperties,
     /// Encoded bytes at which a row group ends.
     pub row_group_bytes: u64,
+    /// How many times larger than its input an output may become, at worst.
+    pub growth: u64,
 }
 
 /// How long bounds in footers must be for the manifest's bounds to be exact; `None`: whole values.
@@ -78,10 +80,12 @@ pub(crate) fn file_settings(
         other => return Err(Error::unsupported(format!("{} = {other:?}: v1 or v2", key("page-version")))),
     };
     let iceberg_schema = KeyValue::new("iceberg.schema".into(), serde_json::to_string(schema)?);
+    let compression = compression(properties)?;
+    let growth = if compression == Compression::UNCOMPRESSED { 10 } else { 3 };
     let mut builder = WriterProperties::builder()
         .set_created_by(concat!("icewright version ", env!("CARGO_PKG_VERSION")).into())
         .set_writer_version(version)
-        .set_compression(compression(properties)?)
+        .set_compression(compression)
         .set_data_page_size_limit(positive("page-size-bytes", 1 << 20)?)
         .set_data_page_row_count_limit(positive("page-row-limit", 20_000)?)
         .set_dictionary_page_size_limit(positive("dict-size-bytes", 2 << 20)?)
@@ -94,7 +98,7 @@ pub(crate) fn file_settings(
         }
     }
     let row_group_bytes = positive("row-group-size-bytes", 128 << 20)? as u64;
-    Ok(FileSettings { writer: builder.build(), row_group_bytes })
+    Ok(FileSettings { writer: builder.build(), row_group_bytes, growth })
 }
 
 /// Field ids and paths of the leaf columns.
@@ -152,8 +156,8 @@ fn compression(properties: &HashMap<String, String>) -> Result<Compression> {
     Ok(match codec.to_ascii_lowercase().as_str() {
         "uncompressed" | "none" => Compression::UNCOMPRESSED,
         "snappy" => Compression::SNAPPY,
-        "lz4" => Compression::LZ4,
-        "lz4_raw" => Compression::LZ4_RAW,
+        // The same algorithm without the undocumented framing of Parquet's deprecated codec, which not every reader knows.
+        "lz4" | "lz4_raw" => Compression::LZ4_RAW,
         "gzip" => {
             let level = parsed(properties, &level_key, GZIP_LEVEL)?;
             Compression::GZIP(GzipLevel::try_new(level).map_err(bad_level)?)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use bytes::{Buf, Bytes};
-use iceberg::spec::{DataFileFormat, NameMapping, NestedFieldRef};
+use iceberg::spec::{DataFileFormat, NameMapping, NestedField, NestedFieldRef, Type};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::errors::ParquetError;
@@ -14,7 +14,7 @@ use parquet::file::metadata::{FooterTail, PageIndexPolicy, ParquetMetaData, Parq
 use parquet::file::reader::{ChunkReader, Length};
 
 use crate::error::{Error, Result};
-use crate::rewrite::fields::file_fields;
+use crate::rewrite::fields::{FileField, file_fields};
 use crate::rewrite::project::{PartitionConstants, Projection};
 use crate::storage::Store;
 use crate::table::FileEntry;
@@ -25,6 +25,8 @@ pub(crate) const WHOLE_FILE_LIMIT: u64 = 32 << 20;
 pub(crate) const BATCH_ROWS: usize = 8192;
 /// Encoded bytes of a decoded batch, about, at most.
 pub(crate) const BATCH_BYTES: u64 = 8 << 20;
+/// Bytes of a decoded value in memory: a view or a decimal.
+const DECODED_VALUE_BYTES: u64 = 16;
 /// First guess of a footer's size.
 const FOOTER_GUESS: u64 = 128 << 10;
 /// Column chunks closer than this are read in one request ...
@@ -81,6 +83,8 @@ impl ChunkReader for SparseFile {
 pub(crate) struct Target {
     /// Columns, in order.
     pub fields: Vec<NestedFieldRef>,
+    /// How many of them, from the front, are the table's own; the others have left it and only deletes need them.
+    pub own: usize,
     /// The table's name mapping.
     pub mapping: Option<NameMapping>,
     /// Whether every column must be in the file: so it is in delete files.
@@ -121,6 +125,9 @@ pub(crate) fn check_readable(entry: &FileEntry) -> Result<()> {
 impl OpenFile {
     fn new(metadata: ParquetMetaData, target: &Target, constants: &PartitionConstants) -> Result<Self> {
         let fields = file_fields(&metadata, target.mapping.as_ref())?;
+        if fields.mapped {
+            check_mapped(&fields.fields, target, constants)?;
+        }
         let projection = Projection::new(&fields.fields, &target.fields, constants, target.all_present)?;
         // The embedded Arrow schema is a hint for other readers; here the Parquet types alone decide.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true).with_schema(fields.arrow_schema);
@@ -163,6 +170,26 @@ impl OpenFile {
     pub(crate) fn read_bytes(&self, row_group: usize) -> u64 {
         self.ranges(row_group).iter().map(|r| r.end - r.start).sum()
     }
+}
+
+/// A mapping may have forgotten the names of dropped columns: their values cannot be told from missing ones then.
+fn check_mapped(file: &[FileField], target: &Target, constants: &PartitionConstants) -> Result<()> {
+    let unknown = |f: &&NestedFieldRef| !constants.contains_key(&f.id) && !holds(file, f);
+    match target.fields[target.own..].iter().find(unknown) {
+        Some(field) => Err(Error::unsupported(format!(
+            "the file has no field ids and schema.name-mapping.default does not name the dropped column {} (field id {}), which equality deletes still need",
+            field.name, field.id
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Whether the file has the field, and all that it consists of.
+fn holds(file: &[FileField], field: &NestedField) -> bool {
+    file.iter().filter(|c| c.id == Some(field.id)).any(|column| match field.field_type.as_ref() {
+        Type::Struct(s) => s.fields().iter().all(|below| holds(&column.children, below)),
+        _ => true,
+    })
 }
 
 /// The whole of a small file, in one request. A length other than the manifest's is damage.
@@ -314,7 +341,9 @@ impl Piece {
         let group = self.open.footer().row_group(row_group);
         let bytes: i64 = self.open.projection.leaves.iter().map(|l| group.column(*l).uncompressed_size()).sum();
         let rows = u64::try_from(group.num_rows()).unwrap_or(0).max(1);
-        let row_bytes = (u64::try_from(bytes).unwrap_or(0) / rows).max(1);
+        // Repeated values are cheap in the file and not in memory.
+        let decoded_at_least = self.open.projection.leaves.len() as u64 * DECODED_VALUE_BYTES;
+        let row_bytes = (u64::try_from(bytes).unwrap_or(0) / rows).max(decoded_at_least).max(1);
         usize::try_from(BATCH_BYTES / row_bytes).unwrap_or(BATCH_ROWS).clamp(1, BATCH_ROWS)
     }
 }

@@ -36,8 +36,6 @@ pub(crate) struct Work {
     pub inputs: Vec<Arc<FileEntry>>,
     /// Columns to read.
     pub target: Target,
-    /// How many of them are the table's own.
-    pub own_columns: usize,
     /// Footers of large inputs by task.
     pub large: HashMap<usize, Arc<OpenFile>>,
     /// Deletes.
@@ -145,7 +143,7 @@ impl Work {
                 if live.num_rows() == 0 {
                     return Ok(());
                 }
-                emit(leading_columns(&live, self.own_columns)?)
+                emit(leading_columns(&live, self.target.own)?)
             })
             .map_err(doing)?;
         self.rows_read.fetch_add(rows, Ordering::Relaxed);

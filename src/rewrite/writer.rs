@@ -59,6 +59,8 @@ pub(crate) struct OutputSettings {
     pub max_file_bytes: u64,
     /// Encoded bytes at which a row group ends.
     pub row_group_bytes: u64,
+    /// How many times larger than its input an output may become, at worst.
+    pub growth: u64,
     /// Names of this group's files: the group's number, this attempt's, the run's, and a count.
     pub names: FileNames,
     /// What was begun.

@@ -152,6 +152,34 @@ async fn cancelling_leaves_nothing_behind() {
 }
 
 #[tokio::test]
+async fn groups_wait_for_memory_instead_of_failing() {
+    let t = table();
+    let groups: Vec<FileGroup> = (0..6)
+        .map(|i| group(vec![task(t.data(&format!("f{i}"), &batch(vec![(1, "id", longs(0..1000))]), 1), &[])]))
+        .collect();
+    let mut context = t.context();
+    // About what one group needs.
+    context.memory = std::sync::Arc::new(icewright::rewrite::MemoryBudget::new(25 << 20));
+    let running = groups.iter().map(|g| icewright::rewrite::rewrite_file_group(&context, g));
+    for result in futures::future::join_all(running).await {
+        assert_eq!(result.expect("each has its turn").output_rows, 1000);
+    }
+    assert_eq!(context.memory.used(), 0);
+    context.memory = std::sync::Arc::new(icewright::rewrite::MemoryBudget::new(1 << 20));
+    let error = icewright::rewrite::rewrite_file_group(&context, &groups[0]).await.expect_err("never fits");
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
+}
+
+#[tokio::test]
+async fn an_empty_group_is_an_empty_result() {
+    let t = table();
+    let mut nothing = group(Vec::new());
+    nothing.partition = one_file(&t).partition;
+    let result = t.rewrite(&nothing).await.expect("nothing to do");
+    assert_eq!((result.added.len(), result.input_rows), (0, 0));
+}
+
+#[tokio::test]
 async fn the_same_group_of_the_same_run_gets_new_names() {
     let t = table();
     let g = one_file(&t);
