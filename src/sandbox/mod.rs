@@ -1,3 +1,4 @@
 //! What it takes to try icewright without any other service: a catalog over a local directory, and live writers.
 
 pub mod catalog;
+pub mod writers;
