@@ -167,13 +167,17 @@ impl State {
         let table = names::table(namespace, request.name.clone())?;
         let mut tree = self.write();
         tree.check_vacant(&table)?;
-        let location = match &request.location {
-            Some(location) => location.trim_end_matches('/').to_string(),
-            None => self.reserve_location(&table)?,
+        let (location, reserved) = match &request.location {
+            Some(location) => (location.trim_end_matches('/').to_string(), false),
+            None => (self.reserve_location(&table)?, true),
         };
-        files::local_path(&location)?;
+        let dir = files::local_path(&location)?;
         let staged = request.stage_create == Some(true);
-        let metadata = change::create(request, location, self.clock.uuid())?;
+        let metadata = change::create(request, location, self.clock.uuid()).inspect_err(|_| {
+            if reserved {
+                release_location(&dir);
+            }
+        })?;
         if staged {
             return Ok(Loaded { metadata_location: None, metadata: metadata.json });
         }
@@ -312,6 +316,13 @@ impl State {
         let slot = Slot::new(table.clone(), metadata_location.to_string());
         tree.namespace_mut(&table.namespace)?.tables.insert(table.name.clone(), slot);
         Ok(())
+    }
+}
+
+/// Takes a reservation back. Only empty directories go, whatever may have happened meanwhile.
+fn release_location(dir: &Path) {
+    for inner in ["data", "metadata", ""] {
+        let _ = fs::remove_dir(dir.join(inner));
     }
 }
 

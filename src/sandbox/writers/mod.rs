@@ -196,15 +196,17 @@ impl Writer {
         };
         let mut wait = WAIT_FIRST;
         for _ in 0..ATTEMPTS_MAX {
-            match self.attempt(&loaded, &additions, checkpoint).await? {
-                CommitOutcome::Committed(_) => return Ok(()),
-                CommitOutcome::Refused(e) => return Err(e),
+            let failure = match self.attempt(&loaded, &additions, checkpoint).await {
+                Ok(CommitOutcome::Committed(_)) => return Ok(()),
+                Ok(CommitOutcome::Refused(e)) => return Err(e),
                 // After an unknown outcome too the table tells whether the commit happened. If it did not, it never
                 // will: the head it requires is then taken by the next attempt.
-                CommitOutcome::Conflict(e) | CommitOutcome::Unknown(e) => {
-                    tracing::debug!(table = %self.table, error = %e, "sandbox writer tries again");
-                }
-            }
+                Ok(CommitOutcome::Conflict(e) | CommitOutcome::Unknown(e)) => e,
+                // The head was expired, and its manifest list deleted, since the table was loaded.
+                Err(e) if e.kind() == ErrorKind::NotFound => e,
+                Err(e) => return Err(e),
+            };
+            tracing::debug!(table = %self.table, error = %failure, "sandbox writer tries again");
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(WAIT_MAX);
             loaded = self.catalog.load_table(&self.table).await?;

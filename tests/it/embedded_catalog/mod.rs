@@ -6,3 +6,4 @@ mod durability;
 mod faults;
 mod names;
 mod tables;
+mod writers;

@@ -49,6 +49,7 @@ async fn a_create_assigns_ids_and_takes_the_version_from_the_properties() {
         assert_eq!((status, error_type(&body)), (400, "BadRequestException"), "{change}");
     }
     assert_eq!(catalog.get("/v1/namespaces/ns/tables/bad").await.0, 404);
+    assert!(!dir.path().join("warehouse/ns/bad").exists(), "a create that failed leaves nothing");
 }
 
 /// What a client commits to finish a create transaction on staged metadata.
