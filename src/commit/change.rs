@@ -117,8 +117,9 @@ fn manifests_to_merge<'a>(
 /// Delete files that apply to no live data file once the rewrite is in. When in doubt a file is kept.
 ///
 /// Position deletes apply to data of their own spec and partition with at most their sequence number, equality deletes to data
-/// with a strictly smaller one: of their spec and partition, or of the whole table if their spec is unpartitioned. Outputs count
-/// with the sequence number of the start.
+/// with a strictly smaller one: of their spec and partition, or of the whole table if their spec is unpartitioned. For equality
+/// deletes outputs count with the sequence number of the start. No position delete can name an output, whose path nobody knew
+/// before this commit, nor any other file that was added after the delete file.
 fn dangling_deletes(head: &TableState, start: &StartSnapshot, results: &[RewriteResult]) -> Vec<Arc<FileEntry>> {
     if head.delete_files.is_empty() {
         return Vec::new();
@@ -126,23 +127,34 @@ fn dangling_deletes(head: &TableState, start: &StartSnapshot, results: &[Rewrite
     let replaced: HashSet<&str> = results.iter().flat_map(|r| &r.rewritten).map(|f| f.file_path.as_ref()).collect();
     let mut by_path: HashMap<&str, i64> = HashMap::new();
     let mut by_partition: HashMap<(i32, &Struct), i64> = HashMap::new();
+    // Smallest data and file sequence numbers of files that position deletes may name.
+    let mut named: HashMap<(i32, &Struct), (i64, i64)> = HashMap::new();
     let mut overall: Option<i64> = None;
     let stay = head.data_files.iter().filter(|f| !replaced.contains(f.file_path.as_ref()));
-    let stay = stay.map(|f| (f.file_path.as_ref(), f.partition.spec_id, &f.partition.values, f.data_sequence_number));
+    for file in stay.clone() {
+        let (data, added) = (file.data_sequence_number, file.file_sequence_number.unwrap_or(i64::MIN));
+        let key = (file.partition.spec_id, &file.partition.values);
+        let min = named.entry(key).or_insert((data, added));
+        *min = (min.0.min(data), min.1.min(added));
+        by_path.insert(file.file_path.as_ref(), data);
+    }
+    let stay = stay.map(|f| (f.partition.spec_id, &f.partition.values, f.data_sequence_number));
     let outputs = results.iter().flat_map(|r| &r.added);
-    let outputs = outputs.map(|f| (f.file_path(), start.default_spec_id, f.partition(), start.sequence_number));
-    for (path, spec_id, values, sequence) in stay.chain(outputs) {
-        by_path.insert(path, sequence);
+    let outputs = outputs.map(|f| (start.default_spec_id, f.partition(), start.sequence_number));
+    for (spec_id, values, sequence) in stay.chain(outputs) {
         by_partition.entry((spec_id, values)).and_modify(|min| *min = sequence.min(*min)).or_insert(sequence);
         overall = Some(overall.map_or(sequence, |min| min.min(sequence)));
     }
     let applies = |delete: &FileEntry| {
         let sequence = delete.data_sequence_number;
-        let of_partition = by_partition.get(&(delete.partition.spec_id, &delete.partition.values)).copied();
+        let partition = (delete.partition.spec_id, &delete.partition.values);
+        let of_partition = by_partition.get(&partition).copied();
         match delete.content {
             DataContentType::PositionDeletes => match &delete.referenced_data_file {
                 Some(path) => by_path.get(path.as_ref()).is_some_and(|data| sequence >= *data),
-                None => of_partition.is_some_and(|min| sequence >= min),
+                None => named.get(&partition).is_some_and(|(data, added)| {
+                    sequence >= *data && delete.file_sequence_number.is_none_or(|deleted| deleted >= *added)
+                }),
             },
             DataContentType::EqualityDeletes if is_global(head, delete.partition.spec_id) => {
                 overall.is_some_and(|min| sequence > min)
