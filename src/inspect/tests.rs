@@ -8,26 +8,14 @@ use super::stats::StatsBuilder;
 use super::summary::ManifestSummary;
 use super::{ManifestCache, TableStats};
 use crate::table::{FileEntry, PartitionTuple};
+use crate::testing::builder::file_entry;
 
 fn entry(name: u8, content: DataContentType, partition: Option<Literal>, bytes: u64, records: u64) -> FileEntry {
+    let values = Struct::from_iter([partition]);
     FileEntry {
         content,
-        file_path: format!("s3://b/t/data/{name}").into(),
-        file_format: DataFileFormat::Parquet,
-        partition: Arc::new(PartitionTuple { spec_id: 0, values: Struct::from_iter([partition]) }),
-        record_count: records,
-        file_size_bytes: bytes,
-        data_sequence_number: 1,
-        file_sequence_number: Some(1),
-        snapshot_id: 1,
-        equality_ids: Vec::new(),
-        referenced_data_file: None,
-        content_offset: None,
-        content_size_bytes: None,
-        sort_order_id: None,
-        first_row_id: None,
-        encrypted: false,
-        manifest_path: "m".into(),
+        partition: Arc::new(PartitionTuple { spec_id: 0, values }),
+        ..file_entry(&format!("s3://b/t/data/{name}"), records, bytes)
     }
 }
 

@@ -24,6 +24,4 @@ pub use summary::SummaryBuilder;
 pub use write::{SnapshotIdentity, SnapshotWriter};
 
 #[cfg(test)]
-pub(crate) mod doubles;
-#[cfg(test)]
 mod tests;

@@ -5,9 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::plan::writer_state::WAY_KEPT_MS;
-use crate::policy::{
-    CommitInterval, ExpireSnapshotsPolicy, RemoveOrphanFilesPolicy, RewriteDataFilesPolicy, Schedule, Span,
-};
+use crate::policy::{CommitInterval, ExpireSnapshotsPolicy, Schedule, Span};
 
 const NOW: i64 = 1_800_000_000_000;
 const MINUTE: i64 = 60_000;
@@ -68,15 +66,8 @@ fn policy(older_than_ms: i64, retain_last: usize) -> TablePolicy {
     TablePolicy {
         commit_interval: CommitInterval::Fixed(INTERVAL),
         schedule: Schedule::Every(INTERVAL),
-        time_zone: "UTC".into(),
-        delay: Span::Intervals(3.0),
-        rewrite_data_files: RewriteDataFilesPolicy::default(),
         expire_snapshots: ExpireSnapshotsPolicy { enabled: true, older_than, retain_last },
-        remove_orphan_files: RemoveOrphanFilesPolicy {
-            enabled: true,
-            older_than: Span::Intervals(2.0),
-            unproven_min_age: Span::Fixed(Duration::from_secs(86_400)),
-        },
+        ..TablePolicy::default()
     }
 }
 

@@ -234,30 +234,19 @@ pub(super) fn remote_signing(properties: &HashMap<String, String>) -> Result<()>
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
     use crate::error::ErrorKind;
+    use crate::testing::SetClock;
 
     fn map(pairs: &[(&str, &str)]) -> HashMap<String, String> {
         pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
     }
 
-    #[derive(Default)]
-    struct TestClock(AtomicI64);
-
-    impl Clock for TestClock {
-        fn now_ms(&self) -> i64 {
-            self.0.load(Ordering::SeqCst)
-        }
-        fn uuid(&self) -> uuid::Uuid {
-            uuid::Uuid::nil()
-        }
-    }
-
     /// Lends keys that live 60 s; fails while `down`.
     struct Lender {
-        clock: Arc<TestClock>,
+        clock: Arc<SetClock>,
         calls: AtomicUsize,
         down: std::sync::atomic::AtomicBool,
     }
@@ -285,8 +274,8 @@ mod tests {
         TableCredentials { config: HashMap::new(), storage_credentials: vec![credential] }
     }
 
-    fn settings() -> (Arc<TestClock>, Arc<Lender>, Settings) {
-        let clock = Arc::new(TestClock::default());
+    fn settings() -> (Arc<SetClock>, Arc<Lender>, Settings) {
+        let clock = Arc::new(SetClock::default());
         let down = std::sync::atomic::AtomicBool::new(false);
         let lender = Arc::new(Lender { clock: clock.clone(), calls: AtomicUsize::new(0), down });
         let settings = Settings::new(HashMap::new(), lend(0, 60_000), Some(lender.clone()), clock.clone());
@@ -301,13 +290,13 @@ mod tests {
     #[tokio::test]
     async fn keys_are_renewed_before_they_expire_and_once() {
         let (clock, lender, settings) = settings();
-        clock.0.store(44_000, Ordering::SeqCst);
+        clock.set(44_000);
         assert_eq!(key(&settings).await.unwrap(), "key0");
-        clock.0.store(45_000, Ordering::SeqCst);
+        clock.set(45_000);
         let (a, b) = tokio::join!(key(&settings), key(&settings));
         assert_eq!((a.unwrap(), b.unwrap()), ("key1".into(), "key1".into()));
         assert_eq!(lender.calls.load(Ordering::SeqCst), 1);
-        clock.0.store(45_000 + 45_000, Ordering::SeqCst);
+        clock.set(45_000 + 45_000);
         assert_eq!(key(&settings).await.unwrap(), "key2");
     }
 
@@ -315,21 +304,21 @@ mod tests {
     async fn a_failed_renewal_is_tried_again_and_old_keys_serve_while_they_last() {
         let (clock, lender, settings) = settings();
         lender.down.store(true, Ordering::SeqCst);
-        clock.0.store(46_000, Ordering::SeqCst);
+        clock.set(46_000);
         assert_eq!(key(&settings).await.unwrap(), "key0");
         assert_eq!(key(&settings).await.unwrap(), "key0");
         assert_eq!(lender.calls.load(Ordering::SeqCst), 1, "the second request does not ask again at once");
-        clock.0.store(61_000, Ordering::SeqCst);
+        clock.set(61_000);
         assert_eq!(key(&settings).await.unwrap_err().kind(), ErrorKind::Unavailable, "now they are over");
         lender.down.store(false, Ordering::SeqCst);
-        clock.0.store(72_000, Ordering::SeqCst);
+        clock.set(72_000);
         assert_eq!(key(&settings).await.unwrap(), "key3");
     }
 
     #[tokio::test]
     async fn a_forced_renewal_happens_once_for_all_who_saw_the_old_keys() {
         let (clock, lender, settings) = settings();
-        clock.0.store(1_000, Ordering::SeqCst);
+        clock.set(1_000);
         assert!(settings.renew(0).await.unwrap());
         assert!(settings.renew(0).await.unwrap(), "already done by somebody else");
         assert!(!settings.renew(1).await.unwrap(), "not twice in a moment: then it is not the age of the keys");
@@ -349,7 +338,7 @@ mod tests {
 
     #[test]
     fn stronger_settings_win_and_key_sets_are_not_mixed() {
-        let clock = Arc::new(TestClock::default());
+        let clock = Arc::new(SetClock::default());
         let base = map(&[
             (ACCESS_KEY, "base"),
             (SECRET_KEY, "base"),

@@ -1,17 +1,17 @@
 //! A store that fails on purpose: at a chosen call, before or after the work is done.
 
-use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 
 use crate::error::{Error, Result};
 use crate::storage::{ListedFile, Store, StoreRef, StoreWriter};
+use crate::testing::Meanwhile;
 
 /// What is counted and can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -48,7 +48,7 @@ pub enum StoreFault {
     /// Of a batch of deletes every second one is refused as coming too fast; other calls are refused whole.
     Throttle,
     /// Runs this first, then works properly: a race at a chosen moment.
-    After(Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>),
+    After(Meanwhile),
 }
 
 impl StoreFault {
@@ -74,7 +74,8 @@ struct Rule {
 #[derive(Default)]
 struct Plan {
     rules: Mutex<Vec<Rule>>,
-    counts: Mutex<HashMap<Operation, usize>>,
+    calls: Mutex<Vec<(Operation, String)>>,
+    longest_read: AtomicUsize,
 }
 
 /// Wraps a store. Clones share rules and counts.
@@ -107,8 +108,18 @@ impl FaultyStore {
 
     /// Calls of an operation so far.
     pub fn count(&self, operation: Operation) -> usize {
-        let counts = self.plan.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.get(&operation).copied().unwrap_or(0)
+        self.paths(operation).len()
+    }
+
+    /// The paths that an operation was called with, in order; of a batch of deletes the first.
+    pub fn paths(&self, operation: Operation) -> Vec<String> {
+        let calls = self.plan.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        calls.iter().filter(|(of, _)| *of == operation).map(|(_, path)| path.clone()).collect()
+    }
+
+    /// The most bytes that one call has read.
+    pub fn longest_read(&self) -> usize {
+        self.plan.longest_read.load(Ordering::Relaxed)
     }
 
     async fn fault(&self, operation: Operation, paths: &[String]) -> Option<StoreFault> {
@@ -130,19 +141,22 @@ impl FaultyStore {
     }
 
     async fn run_read(&self, op: Operation, path: &str, work: impl Future<Output = Result<Bytes>>) -> Result<Bytes> {
-        match self.fault(op, &[path.to_owned()]).await {
+        let read = match self.fault(op, &[path.to_owned()]).await {
             Some(StoreFault::Fail(e) | StoreFault::DoAndFail(e)) => Err(e),
             Some(StoreFault::Throttle) => Err(throttled()),
             Some(StoreFault::Short) => work.await.map(|b| b.slice(..b.len().saturating_sub(1))),
             Some(StoreFault::After(_)) | None => work.await,
-        }
+        }?;
+        self.plan.longest_read.fetch_max(read.len(), Ordering::Relaxed);
+        Ok(read)
     }
 }
 
 impl Plan {
     /// Counts the call, and gives the first rule that is about it.
     fn next(&self, operation: Operation, paths: &[String]) -> Option<StoreFault> {
-        *self.counts.lock().unwrap_or_else(PoisonError::into_inner).entry(operation).or_default() += 1;
+        let called = (operation, paths.first().cloned().unwrap_or_default());
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(called);
         let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
         let mut hit = None;
         for rule in rules.iter_mut().filter(|r| r.operation == operation) {

@@ -14,6 +14,12 @@ use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::StoreRef;
 
+/// What somebody else does at a chosen moment.
+pub type Meanwhile = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// A commit as it was asked for: table, requirements, updates.
+pub type CommitRequest = (TableIdent, Vec<TableRequirement>, Vec<TableUpdate>);
+
 /// What happens to a commit.
 #[derive(Clone)]
 pub enum CommitFault {
@@ -23,25 +29,26 @@ pub enum CommitFault {
     Refused,
     /// Applied, but the answer is lost. (If a requirement fails it is not applied, and the answer is lost as well.)
     UnknownApplied,
+    /// As [`Self::UnknownApplied`], and then something else happens before the caller can look.
+    UnknownAppliedThen(Meanwhile),
     /// Not applied, and the answer is lost.
     UnknownNotApplied,
     /// The answer is lost, and the commit arrives only at [`MemoryCatalog::deliver_late`].
     UnknownLate,
+    /// As [`Self::UnknownLate`], and then something else happens before the caller can look.
+    UnknownLateThen(Meanwhile),
+    /// Not applied, reported as committed, with the table as it was.
+    Pretended,
     /// Something else happens first (a racing writer), then the commit is treated properly.
-    After(Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>),
-}
-
-struct Late {
-    table: TableIdent,
-    requirements: Vec<TableRequirement>,
-    updates: Vec<TableUpdate>,
+    After(Meanwhile),
 }
 
 #[derive(Default)]
 struct State {
     tables: BTreeMap<TableIdent, (String, Arc<TableMetadata>)>,
     faults: VecDeque<CommitFault>,
-    late: Vec<Late>,
+    late: Vec<CommitRequest>,
+    last: Option<CommitRequest>,
     load_failures: usize,
     loads: usize,
     commits: usize,
@@ -112,20 +119,51 @@ impl MemoryCatalog {
         self.state().commits
     }
 
+    /// The last commit asked for.
+    pub fn last(&self) -> Option<CommitRequest> {
+        self.state().last.clone()
+    }
+
+    /// Changes a table's metadata behind everybody's back, as if another client had committed.
+    ///
+    /// # Panics
+    /// If there is no such table.
+    pub fn tamper(&self, table: &TableIdent, change: impl FnOnce(TableMetadata) -> TableMetadata) {
+        let mut state = self.state();
+        let (location, metadata) = state.tables.get_mut(table).expect("tests name tables that exist");
+        let changed = change(metadata.as_ref().clone());
+        *location = self.new_location(changed.metadata_log().len(), &changed);
+        *metadata = Arc::new(changed);
+    }
+
+    /// A commit of somebody else, which neither the script nor the counts hear of.
+    pub async fn commit_unscripted(
+        &self,
+        table: &TableIdent,
+        requirements: &[TableRequirement],
+        updates: Vec<TableUpdate>,
+    ) -> CommitOutcome {
+        self.apply(table, requirements, updates).await.unwrap_or_else(CommitOutcome::Unknown)
+    }
+
     /// Treats the commits that [`CommitFault::UnknownLate`] held back; says how many were applied.
     pub async fn deliver_late(&self) -> Result<usize> {
         let late = std::mem::take(&mut self.state().late);
         let mut applied = 0;
-        for commit in late {
-            let outcome = self.apply(&commit.table, &commit.requirements, commit.updates).await?;
+        for (table, requirements, updates) in late {
+            let outcome = self.apply(&table, &requirements, updates).await?;
             applied += usize::from(matches!(outcome, CommitOutcome::Committed(_)));
         }
         Ok(applied)
     }
 
-    async fn write_metadata(&self, version: usize, metadata: &TableMetadata) -> Result<String> {
+    fn new_location(&self, version: usize, metadata: &TableMetadata) -> String {
         let name = format!("metadata/{version:05}-{}.metadata.json", self.clock.uuid());
-        let location = crate::storage::path::join(metadata.location(), &name);
+        crate::storage::path::join(metadata.location(), &name)
+    }
+
+    async fn write_metadata(&self, version: usize, metadata: &TableMetadata) -> Result<String> {
+        let location = self.new_location(version, metadata);
         self.store.write(&location, serde_json::to_vec(metadata)?.into()).await?;
         Ok(location)
     }
@@ -208,6 +246,7 @@ impl Catalog for MemoryCatalog {
         let fault = {
             let mut state = self.state();
             state.commits += 1;
+            state.last = Some((table.clone(), requirements.clone(), updates.clone()));
             state.faults.pop_front()
         };
         match fault {
@@ -219,7 +258,12 @@ impl Catalog for MemoryCatalog {
             }
             Some(CommitFault::UnknownNotApplied) => return lost(),
             Some(CommitFault::UnknownLate) => {
-                self.state().late.push(Late { table: table.clone(), requirements, updates });
+                self.state().late.push((table.clone(), requirements, updates));
+                return lost();
+            }
+            Some(CommitFault::UnknownLateThen(then)) => {
+                self.state().late.push((table.clone(), requirements, updates));
+                then().await;
                 return lost();
             }
             Some(CommitFault::UnknownApplied) => {
@@ -227,9 +271,20 @@ impl Catalog for MemoryCatalog {
                 let _ = self.apply(table, &requirements, updates).await;
                 return lost();
             }
+            Some(CommitFault::UnknownAppliedThen(then)) => {
+                let _ = self.apply(table, &requirements, updates).await;
+                then().await;
+                return lost();
+            }
+            Some(CommitFault::Pretended) => {
+                return self
+                    .load_table(table)
+                    .await
+                    .map_or_else(CommitOutcome::Unknown, |t| CommitOutcome::Committed(Box::new(t)));
+            }
             Some(CommitFault::After(first)) => first().await,
             None => {}
         }
-        self.apply(table, &requirements, updates).await.unwrap_or_else(CommitOutcome::Unknown)
+        self.commit_unscripted(table, &requirements, updates).await
     }
 }

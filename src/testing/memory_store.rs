@@ -113,6 +113,11 @@ impl MemoryStore {
         state.objects.insert(key, object);
     }
 
+    /// A file's content, if there is such a file.
+    pub fn content(&self, path: &str) -> Option<Bytes> {
+        self.get(path).ok()
+    }
+
     fn get(&self, path: &str) -> Result<Bytes> {
         let key = key_of(path)?;
         self.state().objects.get(&key).map(|o| o.content.clone()).ok_or_else(|| not_found(path))

@@ -1,13 +1,16 @@
 //! Doubles for tests and benches: a store and a catalog in memory, with faults and races on demand.
 //! Nothing in the daemon uses them.
 
+pub mod builder;
 pub mod faulty_store;
 pub mod memory_catalog;
 pub mod memory_store;
+pub mod set_clock;
 
 pub use faulty_store::{FaultyStore, Operation, StoreFault};
-pub use memory_catalog::{CommitFault, MemoryCatalog};
+pub use memory_catalog::{CommitFault, CommitRequest, Meanwhile, MemoryCatalog};
 pub use memory_store::{ListOrder, MemoryStore};
+pub use set_clock::SetClock;
 
 #[cfg(test)]
 mod tests;

@@ -2,26 +2,13 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use icewright::clock::Clock;
 use icewright::report::metrics::Metrics;
 use icewright::server::{Liveness, Readiness, ServerState, serve};
+use icewright::testing::SetClock;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-
-/// A clock that stands where it is set.
-struct SetClock(AtomicI64);
-
-impl Clock for SetClock {
-    fn now_ms(&self) -> i64 {
-        self.0.load(Ordering::Relaxed)
-    }
-    fn uuid(&self) -> uuid::Uuid {
-        uuid::Uuid::nil()
-    }
-}
 
 struct Server {
     address: SocketAddr,
@@ -32,7 +19,7 @@ struct Server {
 }
 
 async fn start() -> Server {
-    let clock = Arc::new(SetClock(AtomicI64::new(1_000_000)));
+    let clock = Arc::new(SetClock::new(1_000_000));
     let state = ServerState {
         metrics: Arc::new(Metrics::new(10)),
         readiness: Arc::new(Readiness::new(["lake".to_owned(), "pond".to_owned()])),
@@ -85,15 +72,15 @@ async fn ready_once_everything_was_reached_and_until_the_end() {
 async fn alive_while_the_scheduler_ticks_whatever_the_catalogs_do() {
     let server = start().await;
     assert_eq!(server.get("/livez").await, (200, "ok\n".to_owned()));
-    server.clock.0.store(1_060_000, Ordering::Relaxed);
+    server.clock.set(1_060_000);
     assert_eq!(server.get("/livez").await.0, 200, "at the limit");
-    server.clock.0.store(1_061_000, Ordering::Relaxed);
+    server.clock.set(1_061_000);
     let (status, text) = server.get("/livez").await;
     assert_eq!((status, text.as_str()), (503, "[-] scheduler: last tick 61 s ago, more than 60 s\nlivez failed\n"));
     assert_eq!(server.get("/healthz").await.0, 503);
     server.state.liveness.tick(1_061_000);
     assert_eq!(server.get("/livez").await.0, 200);
-    server.clock.0.store(0, Ordering::Relaxed);
+    server.clock.set(0);
     assert_eq!(server.get("/livez").await.0, 200, "a clock set back");
     assert_eq!(server.get("/healthz").await.0, 503, "not ready");
     server.state.readiness.config_loaded();

@@ -1,177 +1,105 @@
 //! Reading a table's state and statistics from real manifests, and reading each of them once.
 
-use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use async_trait::async_trait;
-use bytes::Bytes;
-use futures::stream::BoxStream;
-use iceberg::io::FileIO;
+use iceberg::TableIdent;
 use iceberg::spec::{
-    DataContentType, DataFile, DataFileBuilder, DataFileFormat, Literal, ManifestFile, ManifestListWriter,
-    ManifestWriterBuilder, Struct,
+    DataContentType, DataFile, FormatVersion, ManifestContentType, ManifestFile, ManifestStatus, Struct,
 };
-use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
-use icewright::catalog::{Catalog, CommitOutcome, LoadedTable};
-use icewright::error::{Error, ErrorKind, Result};
+use iceberg::spec::{Literal, ManifestEntry};
+use icewright::catalog::LoadedTable;
+use icewright::error::{Error, ErrorKind};
 use icewright::inspect::{ManifestCache, collect_partition_stats, collect_stats, inspect_table};
-use icewright::storage::{ListedFile, Store, StoreWriter};
 use icewright::table::TableHandle;
+use icewright::testing::builder::{content_file, library_manifest, library_manifest_list, manifest_entry};
+use icewright::testing::{FaultyStore, MemoryCatalog, MemoryStore, Operation, StoreFault};
 use serde_json::json;
 
 use super::plan_support::{World, snapshot_json};
 
-/// A store over the library's memory files that notes what is read.
-struct MemoryStore {
-    files: FileIO,
-    reads: Mutex<Vec<String>>,
+/// A store that notes what is read.
+struct Noted {
+    store: FaultyStore,
+    seen: std::cell::Cell<usize>,
 }
 
-impl MemoryStore {
+impl Noted {
+    /// Names of the files read since this was last asked, sorted.
     fn reads(&self) -> Vec<String> {
-        let mut reads = std::mem::take(&mut *self.reads.lock().expect("not poisoned"));
-        reads.sort();
-        reads
+        let paths = self.store.paths(Operation::Read);
+        let new = &paths[self.seen.replace(paths.len())..];
+        let mut names: Vec<_> = new.iter().map(|path| path.rsplit('/').next().unwrap_or(path).to_string()).collect();
+        names.sort();
+        names
     }
-}
-
-#[async_trait]
-impl Store for MemoryStore {
-    async fn read(&self, path: &str) -> Result<Bytes> {
-        self.reads.lock().expect("not poisoned").push(path.rsplit('/').next().unwrap_or(path).to_string());
-        let input = self.files.new_input(path)?;
-        if !input.exists().await? {
-            return Err(Error::new(ErrorKind::NotFound, format!("no file {path}")));
-        }
-        Ok(input.read().await?)
-    }
-    async fn read_range(&self, _: &str, _: Range<u64>) -> Result<Bytes> {
-        unreachable!("manifests are read whole")
-    }
-    async fn stat(&self, _: &str) -> Result<Option<ListedFile>> {
-        unreachable!("inspection only reads")
-    }
-    async fn writer(&self, _: &str) -> Result<Box<dyn StoreWriter>> {
-        unreachable!("inspection only reads")
-    }
-    fn list(&self, _: &str) -> BoxStream<'static, Result<ListedFile>> {
-        unreachable!("inspection only reads")
-    }
-    async fn delete_batch(&self, _: &[String]) -> Vec<Result<()>> {
-        unreachable!("inspection only reads")
-    }
-}
-
-/// A catalog that is not asked anything.
-struct NoCatalog;
-
-#[async_trait]
-impl Catalog for NoCatalog {
-    async fn list_namespaces(&self, _: Option<&NamespaceIdent>) -> Result<Vec<NamespaceIdent>> {
-        unreachable!("not asked")
-    }
-    async fn list_tables(&self, _: &NamespaceIdent) -> Result<Vec<TableIdent>> {
-        unreachable!("not asked")
-    }
-    async fn load_table(&self, _: &TableIdent) -> Result<LoadedTable> {
-        unreachable!("not asked")
-    }
-    async fn commit_table(&self, _: &TableIdent, _: Vec<TableRequirement>, _: Vec<TableUpdate>) -> CommitOutcome {
-        unreachable!("not asked")
-    }
-}
-
-enum Entry {
-    Added(DataFile),
-    Existing(DataFile),
-    Deleted(DataFile),
 }
 
 fn file(name: &str, content: DataContentType, region: i32, bytes: u64, rows: u64) -> DataFile {
-    let mut builder = DataFileBuilder::default();
-    builder
-        .content(content)
-        .file_path(format!("memory:///t/data/{name}.parquet"))
-        .file_format(DataFileFormat::Parquet)
-        .partition(Struct::from_iter([Some(Literal::int(region))]))
-        .partition_spec_id(0)
-        .record_count(rows)
-        .file_size_in_bytes(bytes);
-    if content == DataContentType::EqualityDeletes {
-        builder.equality_ids(Some(vec![1]));
-    }
-    builder.build().expect("complete")
+    let partition = Struct::from_iter([Some(Literal::int(region))]);
+    content_file(content, &format!("s3://b/t/data/{name}.parquet"), partition, rows, bytes).build().expect("complete")
 }
 
 struct Builder {
-    files: FileIO,
+    store: MemoryStore,
     world: World,
 }
 
 impl Builder {
-    async fn manifest(&self, name: &str, sequence: i64, deletes: bool, entries: Vec<Entry>) -> ManifestFile {
-        let loaded = self.world.loaded();
-        let schema = loaded.metadata.current_schema().clone();
-        let spec = loaded.metadata.default_partition_spec().as_ref().clone();
-        let output = self.files.new_output(format!("memory:///t/metadata/{name}.avro")).expect("valid path");
-        let builder = ManifestWriterBuilder::new(output, Some(sequence), schema, spec);
-        let mut writer = if deletes { builder.build_v2_deletes() } else { builder.build_v2_data() };
-        for entry in entries {
-            match entry {
-                Entry::Added(file) => writer.add_file(file, sequence),
-                Entry::Existing(file) => writer.add_existing_file(file, 1, 1, Some(1)),
-                Entry::Deleted(file) => writer.add_delete_file(file, 1, Some(1)),
-            }
-            .expect("valid entry");
-        }
-        let mut manifest = writer.write_manifest_file().await.expect("written");
-        manifest.sequence_number = sequence;
-        manifest.min_sequence_number = 1;
+    async fn manifest(
+        &self,
+        name: &str,
+        number: i64,
+        content: ManifestContentType,
+        entries: Vec<ManifestEntry>,
+    ) -> ManifestFile {
+        let metadata = self.world.loaded().metadata;
+        let layout = (metadata.current_schema().clone(), metadata.default_partition_spec().as_ref().clone());
+        let path = format!("s3://b/t/metadata/{name}.avro");
+        let written = library_manifest(&path, (FormatVersion::V2, content), layout, (number, number), entries).await;
+        let (manifest, bytes) = written.expect("the library takes the entries");
+        self.store.put(&path, bytes);
         manifest
     }
 
     async fn list(&self, snapshot_id: i64, manifests: &[&ManifestFile]) {
-        let output =
-            self.files.new_output(format!("memory:///t/metadata/snap-{snapshot_id}.avro")).expect("valid path");
-        let mut writer = ManifestListWriter::v2(output.writer().await.expect("writer"), snapshot_id, None, snapshot_id);
-        writer.add_manifests(manifests.iter().map(|m| (*m).clone())).expect("valid");
-        writer.close().await.expect("written");
+        let manifests: Vec<_> = manifests.iter().map(|m| (*m).clone()).collect();
+        let bytes = library_manifest_list(snapshot_id, None, snapshot_id, manifests).await.expect("a list");
+        self.store.put(&format!("s3://b/t/metadata/snap-{snapshot_id}.avro"), bytes);
     }
 }
 
 /// Snapshot 1 adds a and b; 2 deletes by key; 3 replaces a by c and leaves b. Regions 1 and 2.
-async fn table() -> (TableHandle, Arc<MemoryStore>) {
-    let files = FileIO::new_with_memory();
-    let builder = Builder { files: files.clone(), world: World::new(&[&["region"]]) };
+async fn table() -> (TableHandle, Noted) {
+    let builder = Builder { store: MemoryStore::new(), world: World::new(&[&["region"]]) };
     let a = file("a", DataContentType::Data, 1, 100, 10);
     let b = file("b", DataContentType::Data, 2, 300, 30);
     let c = file("c", DataContentType::Data, 1, 90, 10);
     let e = file("e", DataContentType::EqualityDeletes, 1, 5, 1);
-    let first = builder.manifest("m1", 1, false, vec![Entry::Added(a.clone()), Entry::Added(b.clone())]).await;
-    let deletes = builder.manifest("m2", 2, true, vec![Entry::Added(e)]).await;
-    let entries = vec![Entry::Added(c), Entry::Existing(b), Entry::Deleted(a)];
-    let third = builder.manifest("m3", 3, false, entries).await;
+    let added =
+        |snapshot: i64, file: &DataFile| manifest_entry(ManifestStatus::Added, snapshot, Some(snapshot), file.clone());
+    let data = ManifestContentType::Data;
+    let first = builder.manifest("m1", 1, data, vec![added(1, &a), added(1, &b)]).await;
+    let deletes = builder.manifest("m2", 2, ManifestContentType::Deletes, vec![added(2, &e)]).await;
+    let old = |status, file| manifest_entry(status, 1, Some(1), file);
+    let entries = vec![added(3, &c), old(ManifestStatus::Existing, b), old(ManifestStatus::Deleted, a)];
+    let third = builder.manifest("m3", 3, data, entries).await;
     builder.list(1, &[&first]).await;
     builder.list(2, &[&first, &deletes]).await;
     builder.list(3, &[&third, &deletes]).await;
 
-    let snapshot = |id: i64, operation: &str| {
-        let mut json = snapshot_json(id, (id > 1).then(|| id - 1), id, operation, &json!({}));
-        json["manifest-list"] = json!(format!("memory:///t/metadata/snap-{id}.avro"));
-        json
-    };
-    let mut world = builder.world;
+    let snapshot = |id: i64, operation: &str| snapshot_json(id, (id > 1).then(|| id - 1), id, operation, &json!({}));
+    let Builder { store, mut world } = builder;
     world.sequence_number = 3;
     let metadata = world.metadata_json(&[snapshot(1, "append"), snapshot(2, "delete"), snapshot(3, "replace")]);
-    let store = Arc::new(MemoryStore { files, reads: Mutex::default() });
+    let noted = Noted { store: FaultyStore::new(Arc::new(store.clone())), seen: std::cell::Cell::default() };
     let handle = TableHandle {
         catalog_name: "lake".into(),
         ident: TableIdent::from_strs(["db", "t"]).expect("valid"),
-        catalog: Arc::new(NoCatalog),
-        store: store.clone(),
+        catalog: Arc::new(MemoryCatalog::new(Arc::new(store))),
+        store: Arc::new(noted.store.clone()),
         loaded: Arc::new(LoadedTable::from_metadata_json("m.json".into(), &metadata).expect("valid")),
     };
-    (handle, store)
+    (handle, noted)
 }
 
 #[tokio::test]
@@ -227,7 +155,8 @@ async fn stats_read_each_manifest_once() {
 #[tokio::test]
 async fn a_missing_manifest_is_an_error() {
     let (table, store) = table().await;
-    store.files.delete("memory:///t/metadata/m1.avro").await.expect("deleted");
+    let gone = Error::new(ErrorKind::NotFound, "read s3://b/t/metadata/m1.avro: no such file");
+    store.store.inject_on("m1.avro", Operation::Read, 0..usize::MAX, StoreFault::Fail(gone));
     let cache = ManifestCache::new(1 << 20);
     let error = collect_stats(&table, &cache, 0, 4).await.expect_err("m1 is gone");
     assert_eq!(error.kind(), ErrorKind::NotFound);

@@ -1,17 +1,14 @@
 //! Tables described in a few words, for tests of planning: metadata, live files and policies, without any I/O.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use iceberg::spec::{DataContentType, DataFileFormat, Datum, Literal, PrimitiveLiteral, PrimitiveType, Struct, Type};
 use icewright::catalog::LoadedTable;
 use icewright::plan::RewritePlan;
-use icewright::policy::{
-    CommitInterval, ExpireSnapshotsPolicy, PartitionSelection, RemoveOrphanFilesPolicy, RewriteDataFilesPolicy,
-    Schedule, Span, TablePolicy,
-};
+use icewright::policy::{PartitionSelection, RewriteDataFilesPolicy, TablePolicy};
 use icewright::table::delete_index::without_target;
 use icewright::table::{FileEntry, PartitionTuple, TableState};
+use icewright::testing::builder::file_entry;
 use serde_json::{Value, json};
 
 /// Columns of every test table: name, field id, type.
@@ -217,23 +214,11 @@ fn literal(ty: &Type, text: &str) -> Option<Literal> {
 /// A Parquet data file of 100 rows.
 pub(crate) fn file(name: &str, sequence: i64, bytes: u64, partition: Arc<PartitionTuple>) -> FileEntry {
     FileEntry {
-        content: DataContentType::Data,
-        file_path: format!("s3://b/t/data/{name}.parquet").into(),
-        file_format: DataFileFormat::Parquet,
         partition,
-        record_count: 100,
-        file_size_bytes: bytes,
         data_sequence_number: sequence,
         file_sequence_number: Some(sequence),
         snapshot_id: 7,
-        equality_ids: Vec::new(),
-        referenced_data_file: None,
-        content_offset: None,
-        content_size_bytes: None,
-        sort_order_id: None,
-        first_row_id: None,
-        encrypted: false,
-        manifest_path: "s3://b/t/metadata/m0.avro".into(),
+        ..file_entry(&format!("s3://b/t/data/{name}.parquet"), 100, bytes)
     }
 }
 
@@ -274,19 +259,7 @@ pub(crate) fn deletion_vector(name: &str, sequence: i64, partition: Arc<Partitio
 
 /// A policy with these compaction options, in Seoul.
 pub(crate) fn policy(rewrite_data_files: RewriteDataFilesPolicy) -> TablePolicy {
-    TablePolicy {
-        commit_interval: CommitInterval::Auto,
-        schedule: Schedule::Every(Duration::from_secs(3600)),
-        time_zone: "Asia/Seoul".to_string(),
-        delay: Span::Intervals(3.0),
-        rewrite_data_files,
-        expire_snapshots: ExpireSnapshotsPolicy { enabled: true, older_than: Span::Intervals(2.0), retain_last: 1 },
-        remove_orphan_files: RemoveOrphanFilesPolicy {
-            enabled: true,
-            older_than: Span::Intervals(2.0),
-            unproven_min_age: Span::Fixed(Duration::from_secs(86_400)),
-        },
-    }
+    TablePolicy { time_zone: "Asia/Seoul".to_string(), rewrite_data_files, ..TablePolicy::default() }
 }
 
 /// Small sizes: target 100, range 75 to 180.

@@ -10,8 +10,8 @@ use super::world::*;
 use crate::catalog::LoadedTable;
 use crate::commit::{CommitResult, commit_expire};
 use crate::error::ErrorKind;
-use crate::meta::doubles::CommitFault;
 use crate::plan::ExpirePlan;
+use crate::testing::CommitFault;
 
 async fn expire(world: &World, plan: &ExpirePlan) -> CommitResult {
     commit_expire(&world.handle().await, plan, &world.ctx(), world.clock.as_ref()).await
@@ -173,7 +173,7 @@ async fn lost_answers_are_settled_by_looking() {
     let (world, ids) = appends(3).await;
     world.catalog.script(vec![CommitFault::UnknownLate; 5]);
     unknown(expire(&world, &plan(&world, &[ids[0]]).await).await);
-    world.catalog.deliver_late();
+    world.catalog.deliver_late().await.expect("written");
     assert_eq!(snapshots(&world).await, ids[1..]);
     // The very last answer is looked after, too.
     let (world, ids) = appends(3).await;

@@ -30,9 +30,9 @@ async fn a_rewrite_keeps_the_starting_sequence_number_and_replaces_its_inputs() 
     assert_eq!(Some(snapshot.snapshot_id()), done.snapshot_id);
     assert_eq!((snapshot.sequence_number(), snapshot.parent_snapshot_id()), (3, Some(start.snapshot_id)));
     assert_eq!(snapshot.summary().operation, Operation::Replace);
-    let out = state.data_files.iter().find(|f| f.file_path.as_ref() == "out").expect("live");
+    let out = find(&state, "out");
     assert_eq!((out.data_sequence_number, out.file_sequence_number), (2, Some(3)));
-    let b = state.data_files.iter().find(|f| f.file_path.as_ref() == "b").expect("live");
+    let b = find(&state, "b");
     assert_eq!((b.data_sequence_number, b.file_sequence_number), (1, Some(1)));
     // One new manifest, one that holds what is left of both old ones, under names that tell the run.
     assert_eq!(state.manifests.len(), 2);
@@ -197,7 +197,7 @@ async fn an_equality_delete_that_came_meanwhile_stays_though_all_other_data_is_n
         let done = committed(world.commit(&start, &[result]).await);
         assert_eq!(done.removed_delete_files, 0);
         let state = world.state().await;
-        let c = state.data_files.iter().find(|f| f.file_path.as_ref() == "c").expect("live");
+        let c = find(&state, "c");
         assert_eq!(state.delete_files.len(), 1);
         assert!(state.delete_files[0].data_sequence_number > c.data_sequence_number, "the delete still applies");
     }
@@ -216,15 +216,15 @@ async fn removed_of(
             files = files
                 .iter()
                 .map(|f| {
-                    let mut b = built(f.content_type(), f.file_path(), Struct::empty(), f.record_count());
+                    let mut b = built(f.content_type(), name_of(f.file_path()), Struct::empty(), f.record_count());
                     b.referenced_data_file(f.referenced_data_file()).build().expect("complete")
                 })
                 .collect();
         }
         files
     };
-    let all: BTreeSet<_> = deletes.iter().map(|f| f.file_path().to_owned()).collect();
-    let rows = |files: &[(&str, &str, u64)]| files.iter().map(|(path, p, n)| data(path, p, *n)).collect::<Vec<_>>();
+    let all: BTreeSet<_> = deletes.iter().map(|f| name_of(f.file_path()).to_owned()).collect();
+    let rows = |files: &[(&str, &str, u64)]| files.iter().map(|(name, p, n)| data(name, p, *n)).collect::<Vec<_>>();
     world.write(Operation::Append, fit(rows(before))).await;
     world.write(Operation::Delete, fit(deletes)).await;
     if !after.is_empty() {
@@ -232,8 +232,8 @@ async fn removed_of(
     }
     let inputs: Vec<_> = before.iter().chain(after).filter(|f| f.1 == "x").collect();
     let records = inputs.iter().map(|f| f.2).sum::<u64>();
-    let paths: Vec<_> = inputs.iter().map(|f| f.0).collect();
-    let result = world.result(&paths, fit(vec![data("out", "x", records)]), 0).await;
+    let names: Vec<_> = inputs.iter().map(|f| f.0).collect();
+    let result = world.result(&names, fit(vec![data("out", "x", records)]), 0).await;
     let done = committed(world.commit(&world.start().await, &[result]).await);
     let live: BTreeSet<_> = world.live().await.into_iter().collect();
     let removed: BTreeSet<_> = all.difference(&live).cloned().collect();
@@ -241,8 +241,8 @@ async fn removed_of(
     removed
 }
 
-fn set(paths: &[&str]) -> BTreeSet<String> {
-    paths.iter().map(|p| (*p).to_owned()).collect()
+fn set(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|p| (*p).to_owned()).collect()
 }
 
 #[tokio::test]
@@ -285,7 +285,7 @@ async fn a_global_equality_delete_needs_the_whole_table_to_be_newer() {
 #[tokio::test]
 async fn an_equality_delete_of_an_unpartitioned_spec_covers_data_of_other_specs() {
     let world = World::new(FormatVersion::V2, false, &[]);
-    let unpartitioned = |path: &str| built(DataContentType::Data, path, Struct::empty(), 5).build().expect("complete");
+    let unpartitioned = |name: &str| built(DataContentType::Data, name, Struct::empty(), 5).build().expect("complete");
     let global = built(DataContentType::EqualityDeletes, "eq", Struct::empty(), 1).build().expect("complete");
     world.write(Operation::Append, vec![unpartitioned("u")]).await;
     world.catalog.tamper(&world.ident, |m| {
@@ -350,7 +350,9 @@ async fn small_manifests_are_merged_once_there_are_enough() {
                 .data_files
                 .iter()
                 .chain(&state.delete_files)
-                .map(|f| (f.file_path.to_string(), f.data_sequence_number, f.file_sequence_number, f.snapshot_id))
+                .map(|f| {
+                    (name_of(&f.file_path).to_owned(), f.data_sequence_number, f.file_sequence_number, f.snapshot_id)
+                })
                 .collect();
             all.sort();
             all.retain(|f| f.0 != "out" && f.0 != "a00" && f.0 != "a01");

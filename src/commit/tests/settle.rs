@@ -8,8 +8,8 @@ use iceberg::spec::*;
 use super::world::*;
 use crate::commit::{CommitContext, StartSnapshot};
 use crate::error::ErrorKind;
-use crate::meta::doubles::CommitFault;
 use crate::rewrite::RewriteResult;
+use crate::testing::{CommitFault, Meanwhile};
 
 async fn ready() -> (World, StartSnapshot, RewriteResult, CommitContext) {
     ready_in(World::v2()).await
@@ -23,10 +23,7 @@ async fn ready_in(world: World) -> (World, StartSnapshot, RewriteResult, CommitC
     (world, start, result, ctx)
 }
 
-fn meanwhile(
-    world: &World,
-    act: impl AsyncFn(World) + Clone + Send + Sync + 'static,
-) -> Arc<dyn Fn() -> futures::future::BoxFuture<'static, ()> + Send + Sync> {
+fn meanwhile(world: &World, act: impl AsyncFn(World) + Clone + Send + Sync + 'static) -> Meanwhile {
     let world = world.clone();
     Arc::new(move || {
         let (world, act) = (world.clone(), act.clone());
@@ -71,7 +68,7 @@ async fn five_conflicts_leave_no_metadata_files_and_every_data_file() {
     let error = refused(world.commit_as(&ctx, &start, &[result]).await);
     assert_eq!((error.kind(), world.catalog.commits()), (ErrorKind::Conflict, 5));
     assert_eq!(world.left_by(&ctx), Vec::<String>::new());
-    assert!(world.store.paths().contains(&"out".to_owned()));
+    assert!(world.store.paths().contains(&at("out")));
     assert_eq!(world.live().await, ["a", "b", "keep"]);
 }
 
@@ -95,7 +92,7 @@ async fn a_position_delete_that_wins_the_race_is_noticed_on_the_retry() {
     };
     world.catalog.script([CommitFault::After(meanwhile(&world, delete))]);
     let error = refused(world.commit_as(&ctx, &start, &[result]).await);
-    assert!(error.to_string().contains("delete file p of snapshot"), "{error}");
+    assert!(error.to_string().contains(&format!("delete file {} of snapshot", at("p"))), "{error}");
     assert_eq!(world.live().await, ["a", "b", "keep", "p"]);
     assert_eq!(world.left_by(&ctx), Vec::<String>::new());
 }
@@ -152,7 +149,7 @@ async fn a_conflict_with_ones_own_commit_is_a_success() {
     let result = world.result(&["a"], vec![], 5).await;
     let deliver = async |w: World| {
         let (table, requirements, updates) = w.catalog.last().expect("a commit");
-        w.catalog.commit_unscripted(&table, &requirements, updates);
+        let _ = w.catalog.commit_unscripted(&table, &requirements, updates).await;
     };
     world.catalog.script([CommitFault::After(meanwhile(&world, deliver))]);
     let done = committed(world.commit_as(&ctx, &start, &[result]).await);
@@ -175,7 +172,7 @@ async fn commits_that_arrive_late_cannot_apply_twice() {
     let (world, start, result, ctx) = ready().await;
     world.catalog.script([CommitFault::UnknownLate]);
     committed(world.commit_as(&ctx, &start, &[result]).await);
-    assert_eq!(world.catalog.deliver_late(), 0);
+    assert_eq!(world.catalog.deliver_late().await.expect("written"), 0);
     assert_eq!(replaces(&world).await, 1);
     only_the_winner_is_left(&world, &ctx).await;
 }
@@ -188,7 +185,7 @@ async fn what_stays_unknown_is_never_cleaned() {
     assert_eq!(error.kind(), ErrorKind::CommitUnknown);
     assert_eq!(world.store.deleted(), Vec::<String>::new());
     // Any of them may still arrive, and then the table must be whole.
-    assert_eq!(world.catalog.deliver_late(), 1);
+    assert_eq!(world.catalog.deliver_late().await.expect("written"), 1);
     assert_eq!(world.live().await, ["keep", "out"]);
 }
 
@@ -200,7 +197,7 @@ async fn a_refusal_after_an_open_request_is_unknown() {
         world.catalog.script([CommitFault::UnknownLate, second]);
         unknown(world.commit_as(&ctx, &start, &[result]).await);
         assert_eq!(world.store.deleted(), Vec::<String>::new());
-        assert_eq!(world.catalog.deliver_late(), 1);
+        assert_eq!(world.catalog.deliver_late().await.expect("written"), 1);
         assert_eq!(world.live().await, ["keep", "out"]);
     }
 }
@@ -223,7 +220,7 @@ async fn a_head_that_moved_without_using_a_number_settles_nothing() {
     unknown(world.commit_as(&ctx, &start, &[result]).await);
     assert_eq!(world.store.deleted(), Vec::<String>::new());
     world.catalog.tamper(&world.ident, back(head));
-    assert_eq!(world.catalog.deliver_late(), 1, "it did apply in the end");
+    assert_eq!(world.catalog.deliver_late().await.expect("written"), 1, "it did apply in the end");
     assert_eq!(world.live().await, ["keep", "new", "out"]);
 }
 
@@ -237,7 +234,7 @@ async fn an_append_that_uses_the_number_up_settles_a_lost_request() {
     world.catalog.script([CommitFault::UnknownLateThen(meanwhile(&world, append))]);
     refused(world.commit_as(&ctx, &start, &[result]).await);
     assert_eq!(world.left_by(&ctx), Vec::<String>::new());
-    assert_eq!(world.catalog.deliver_late(), 0);
+    assert_eq!(world.catalog.deliver_late().await.expect("written"), 0);
     assert_eq!(world.live().await, ["a", "b", "keep", "new"]);
 }
 
@@ -305,7 +302,7 @@ async fn missing_inputs_after_an_unknown_attempt_are_no_ground_to_clean() {
 #[tokio::test]
 async fn a_catalog_that_is_down_for_a_moment_is_asked_again() {
     let (world, start, result, ctx) = ready().await;
-    world.store.put("out", "rows");
+    world.store.put(&at("out"), "rows");
     let handle = world.handle().await;
     world.catalog.fail_loads(2);
     committed(crate::commit::commit_rewrite(&handle, &start, &[result], &ctx, world.clock.as_ref()).await);

@@ -2,36 +2,35 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use iceberg::spec::*;
 use iceberg::{TableCreation, TableIdent};
-use uuid::Uuid;
 
 use crate::catalog::{Catalog, CommitOutcome, LoadedTable};
 use crate::clock::{Clock, snapshot_id};
 use crate::commit::*;
-use crate::meta::doubles::{MemoryCatalog, MemoryStore};
 use crate::meta::{Additions, SnapshotIdentity, prepare_additions, read_manifest, read_manifest_list};
 use crate::rewrite::RewriteResult;
 use crate::run_id::RunId;
 use crate::table::{FileEntry, TableHandle, TableState};
+use crate::testing::{MemoryCatalog, MemoryStore, SetClock, builder};
 
-pub(super) struct TestClock {
-    now_ms: AtomicI64,
-    uuids: AtomicU64,
+const LOCATION: &str = "mem://b/t";
+
+/// The path of a content file by its name.
+pub(super) fn at(name: &str) -> String {
+    format!("{LOCATION}/data/{name}")
 }
 
-impl Clock for TestClock {
-    fn now_ms(&self) -> i64 {
-        self.now_ms.load(Ordering::SeqCst)
-    }
+/// The name of a content file.
+pub(super) fn name_of(path: &str) -> &str {
+    path.strip_prefix(LOCATION).and_then(|p| p.strip_prefix("/data/")).expect("a content file of the table")
+}
 
-    fn uuid(&self) -> Uuid {
-        let n = self.uuids.fetch_add(1, Ordering::SeqCst);
-        Uuid::from_u64_pair(0x0190_0000_0000_7000, 0x8000_0000_0000_0000 | n)
-    }
+/// A live data file by its name.
+pub(super) fn find<'a>(state: &'a TableState, name: &str) -> &'a Arc<FileEntry> {
+    state.data_files.iter().find(|f| name_of(&f.file_path) == name).expect("live")
 }
 
 #[derive(Clone)]
@@ -39,7 +38,7 @@ pub(super) struct World {
     pub(super) catalog: MemoryCatalog,
     pub(super) store: MemoryStore,
     pub(super) ident: TableIdent,
-    pub(super) clock: Arc<TestClock>,
+    pub(super) clock: Arc<SetClock>,
 }
 
 fn field(id: i32, name: &str, ty: PrimitiveType) -> NestedFieldRef {
@@ -64,17 +63,20 @@ impl World {
         let properties = properties.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<HashMap<_, _>>();
         let creation = TableCreation::builder()
             .name("t".into())
-            .location("mem://b/t".into())
+            .location(LOCATION.into())
             .schema(schema())
             .partition_spec(spec(partitioned))
             .properties(properties)
             .format_version(version)
             .build();
         let ident = TableIdent::from_strs(["ns", "t"]).expect("valid");
-        let catalog = MemoryCatalog::default();
-        let loaded = catalog.create_table(&ident, creation).expect("valid");
-        let now_ms = AtomicI64::new(loaded.metadata.last_updated_ms() + 1000);
-        let clock = Arc::new(TestClock { now_ms, uuids: AtomicU64::new(1) });
+        // Metadata files lie apart: `store` holds what the table's writers and icewright put there, and nothing else.
+        let catalog = MemoryCatalog::new(Arc::new(MemoryStore::new()));
+        let metadata =
+            TableMetadataBuilder::from_table_creation(creation).and_then(|b| b.build()).expect("valid").metadata;
+        let loaded =
+            catalog.register(&ident, format!("{LOCATION}/metadata/v0.metadata.json"), metadata).expect("valid");
+        let clock = Arc::new(SetClock::new(loaded.metadata.last_updated_ms() + 1000));
         Self { catalog, store: MemoryStore::new(), ident, clock }
     }
 
@@ -83,7 +85,7 @@ impl World {
     }
 
     pub(super) fn shift_clock(&self, by_ms: i64) {
-        self.clock.now_ms.fetch_add(by_ms, Ordering::SeqCst);
+        self.clock.advance(by_ms);
     }
 
     pub(super) async fn load(&self) -> LoadedTable {
@@ -110,13 +112,13 @@ impl World {
         let loaded = self.load().await;
         let prepared =
             prepare_additions(&self.store, &loaded, &additions, identity, self.clock.now_ms()).await.expect("prepared");
-        let outcome = self.catalog.commit_unscripted(&self.ident, &prepared.requirements, prepared.updates);
+        let outcome = self.catalog.commit_unscripted(&self.ident, &prepared.requirements, prepared.updates).await;
         assert!(matches!(outcome, CommitOutcome::Committed(_)), "{outcome:?}");
         snapshot_id
     }
 
     pub(super) async fn append(&self, files: &[(&str, &str, u64)]) -> i64 {
-        let files = files.iter().map(|(path, partition, records)| data(path, partition, *records)).collect();
+        let files = files.iter().map(|(name, partition, records)| data(name, partition, *records)).collect();
         self.write(Operation::Append, files).await
     }
 
@@ -133,11 +135,11 @@ impl World {
         TableState { loaded, snapshot: Some(snapshot), manifests, data_files, delete_files }
     }
 
-    /// Live paths, sorted.
+    /// Names of the live files, sorted.
     pub(super) async fn live(&self) -> Vec<String> {
         let state = self.state().await;
         let mut paths: Vec<_> =
-            state.data_files.iter().chain(&state.delete_files).map(|e| e.file_path.to_string()).collect();
+            state.data_files.iter().chain(&state.delete_files).map(|e| name_of(&e.file_path).to_owned()).collect();
         paths.sort();
         paths
     }
@@ -150,10 +152,7 @@ impl World {
     /// The result of rewriting live files into `added`, all rows kept but `deleted`.
     pub(super) async fn result(&self, inputs: &[&str], added: Vec<DataFile>, deleted_rows: u64) -> RewriteResult {
         let state = self.state().await;
-        let rewritten: Vec<Arc<FileEntry>> = inputs
-            .iter()
-            .map(|path| state.data_files.iter().find(|f| f.file_path.as_ref() == *path).cloned().expect("live"))
-            .collect();
+        let rewritten: Vec<Arc<FileEntry>> = inputs.iter().map(|name| find(&state, name).clone()).collect();
         RewriteResult {
             group: 0,
             input_rows: rewritten.iter().map(|f| f.record_count).sum(),
@@ -195,31 +194,25 @@ impl World {
     }
 }
 
-pub(super) fn built(content: DataContentType, path: &str, partition: Struct, records: u64) -> DataFileBuilder {
-    let mut builder = DataFileBuilder::default();
-    builder.content(content).file_path(path.to_owned()).file_format(DataFileFormat::Parquet);
-    builder.partition(partition).record_count(records).file_size_in_bytes(records * 100);
-    if content == DataContentType::EqualityDeletes {
-        builder.equality_ids(Some(vec![1]));
-    }
-    builder
+pub(super) fn built(content: DataContentType, name: &str, partition: Struct, records: u64) -> DataFileBuilder {
+    builder::content_file(content, &at(name), partition, records, records * 100)
 }
 
 pub(super) fn in_partition(partition: &str) -> Struct {
     Struct::from_iter([Some(Literal::string(partition))])
 }
 
-pub(super) fn data(path: &str, partition: &str, records: u64) -> DataFile {
-    built(DataContentType::Data, path, in_partition(partition), records).build().expect("complete")
+pub(super) fn data(name: &str, partition: &str, records: u64) -> DataFile {
+    built(DataContentType::Data, name, in_partition(partition), records).build().expect("complete")
 }
 
-pub(super) fn equality(path: &str, partition: &str) -> DataFile {
-    built(DataContentType::EqualityDeletes, path, in_partition(partition), 1).build().expect("complete")
+pub(super) fn equality(name: &str, partition: &str) -> DataFile {
+    built(DataContentType::EqualityDeletes, name, in_partition(partition), 1).build().expect("complete")
 }
 
-pub(super) fn position(path: &str, partition: &str, referenced: Option<&str>) -> DataFile {
-    let mut builder = built(DataContentType::PositionDeletes, path, in_partition(partition), 1);
-    builder.referenced_data_file(referenced.map(str::to_owned)).build().expect("complete")
+pub(super) fn position(name: &str, partition: &str, referenced: Option<&str>) -> DataFile {
+    let mut builder = built(DataContentType::PositionDeletes, name, in_partition(partition), 1);
+    builder.referenced_data_file(referenced.map(at)).build().expect("complete")
 }
 
 pub(super) fn committed(result: CommitResult) -> Committed {

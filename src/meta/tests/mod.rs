@@ -6,17 +6,18 @@ mod write;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use iceberg::TableCreation;
 use iceberg::io::FileIO;
 use iceberg::spec::*;
-use iceberg::{TableCreation, TableIdent};
 use uuid::Uuid;
 
-use super::doubles::{MemoryCatalog, MemoryStore};
 use super::*;
 use crate::catalog::LoadedTable;
 use crate::error::ErrorKind;
 use crate::storage::Store;
 use crate::table::FileEntry;
+use crate::testing::MemoryStore;
+use crate::testing::builder::{self, content_file};
 
 fn schema(fields: Vec<(i32, &str, PrimitiveType)>) -> Schema {
     let fields =
@@ -43,8 +44,9 @@ fn table_of(
         .properties(properties.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<HashMap<_, _>>())
         .format_version(version)
         .build();
-    let ident = TableIdent::from_strs(["ns", "t"]).expect("valid");
-    MemoryCatalog::default().create_table(&ident, creation).expect("valid")
+    let metadata = TableMetadataBuilder::from_table_creation(creation).and_then(|b| b.build()).expect("valid").metadata;
+    let json = serde_json::to_value(&metadata).expect("metadata is plain JSON");
+    LoadedTable::from_metadata_json("mem://b/t/metadata/v0.metadata.json".into(), &json).expect("valid")
 }
 
 fn table(version: FormatVersion, properties: &[(&str, &str)]) -> LoadedTable {
@@ -57,24 +59,14 @@ fn identity(snapshot_id: i64, n: u128) -> SnapshotIdentity {
 }
 
 fn file(content: DataContentType, path: &str, partition: Vec<Option<Literal>>, records: u64) -> DataFile {
-    let mut builder = DataFileBuilder::default();
+    let mut builder = content_file(content, path, Struct::from_iter(partition), records, records * 10);
     builder
-        .content(content)
-        .file_path(path.to_owned())
-        .file_format(DataFileFormat::Parquet)
-        .partition(Struct::from_iter(partition))
-        .record_count(records)
-        .file_size_in_bytes(records * 10)
-        .partition_spec_id(0)
         .column_sizes(HashMap::from([(1, 100), (2, 200)]))
         .value_counts(HashMap::from([(1, records), (2, records)]))
         .null_value_counts(HashMap::from([(1, 0)]))
         .lower_bounds(HashMap::from([(1, Datum::long(1)), (2, Datum::string("a"))]))
         .upper_bounds(HashMap::from([(1, Datum::long(9)), (2, Datum::string("z"))]))
         .split_offsets(Some(vec![4, 400]));
-    if content == DataContentType::EqualityDeletes {
-        builder.equality_ids(Some(vec![1]));
-    }
     if content == DataContentType::Data {
         builder.sort_order_id(1);
     }
@@ -102,33 +94,12 @@ async fn library_manifest(
     content: ManifestContentType,
     entries: Vec<ManifestEntry>,
 ) -> ManifestFile {
-    let io = FileIO::new_with_memory();
-    let output = io.new_output("memory:/m.avro").expect("valid");
-    let spec = loaded.metadata.default_partition_spec().as_ref().clone();
-    let builder = ManifestWriterBuilder::new(output, Some(77), loaded.metadata.current_schema().clone(), spec);
-    let mut writer = match (loaded.metadata.format_version(), content) {
-        (FormatVersion::V1, _) => builder.build_v1(),
-        (FormatVersion::V2, ManifestContentType::Data) => builder.build_v2_data(),
-        (FormatVersion::V2, ManifestContentType::Deletes) => builder.build_v2_deletes(),
-        (FormatVersion::V3, ManifestContentType::Data) => builder.build_v3_data(),
-        (FormatVersion::V3, ManifestContentType::Deletes) => builder.build_v3_deletes(),
-    };
-    for entry in entries {
-        let (sequence, file_sequence) = (entry.sequence_number, entry.file_sequence_number);
-        match entry.status {
-            ManifestStatus::Added => writer.add_file(entry.data_file, sequence.unwrap_or(-1)),
-            ManifestStatus::Existing => writer.add_existing_file(
-                entry.data_file,
-                entry.snapshot_id.unwrap_or(0),
-                sequence.unwrap_or(0),
-                file_sequence,
-            ),
-            ManifestStatus::Deleted => writer.add_delete_file(entry.data_file, sequence.unwrap_or(0), file_sequence),
-        }
-        .expect("valid");
-    }
-    let mut manifest = writer.write_manifest_file().await.expect("valid");
-    let bytes = io.new_input("memory:/m.avro").expect("valid").read().await.expect("there");
+    let metadata = &loaded.metadata;
+    let layout = (metadata.current_schema().clone(), metadata.default_partition_spec().as_ref().clone());
+    let kind = (metadata.format_version(), content);
+    // The list's numbers are given by `listed`.
+    let written = builder::library_manifest("", kind, layout, (77, -1), entries).await;
+    let (mut manifest, bytes) = written.expect("the library takes the entries");
     manifest.manifest_path = format!("mem://b/t/metadata/{}-m0.avro", bytes.len());
     store.put(&manifest.manifest_path, bytes);
     manifest

@@ -147,10 +147,8 @@ async fn a_manifest_cut_at_a_block_is_noticed_by_length_or_count() {
 async fn row_ids_are_inherited_in_file_order_past_deleted_and_explicit_ones() {
     let (loaded, store) = (table(FormatVersion::V3, &[]), MemoryStore::new());
     let with_id = |path: &str, records: u64, id: Option<i64>| {
-        let mut builder = DataFileBuilder::default();
-        builder.content(DataContentType::Data).file_path(path.to_owned()).file_format(DataFileFormat::Parquet);
-        builder.partition(Struct::from_iter([None])).record_count(records).file_size_in_bytes(1).first_row_id(id);
-        builder.build().expect("complete")
+        let mut builder = content_file(DataContentType::Data, path, Struct::from_iter([None]), records, 1);
+        builder.first_row_id(id).build().expect("complete")
     };
     let entries = vec![
         entry(ManifestStatus::Added, None, with_id("a", 10, None)),
@@ -241,26 +239,14 @@ async fn partitions_are_typed_by_the_current_schema() {
 async fn a_position_delete_file_is_file_scoped_only_if_that_is_certain() {
     let (loaded, store) = (table(FormatVersion::V2, &[]), MemoryStore::new());
     let target = "mem://b/t/data/a.parquet";
+    let position_delete = || content_file(DataContentType::PositionDeletes, "d", Struct::from_iter([None]), 1, 1);
     let position = |lower: &str, upper: &str| {
-        let mut builder = DataFileBuilder::default();
-        builder
-            .content(DataContentType::PositionDeletes)
-            .file_path("d".to_owned())
-            .file_format(DataFileFormat::Parquet);
-        builder.partition(Struct::from_iter([None])).record_count(1).file_size_in_bytes(1);
+        let mut builder = position_delete();
         builder.lower_bounds(HashMap::from([(2_147_483_546, Datum::string(lower)), (1, Datum::long(1))]));
         builder.upper_bounds(HashMap::from([(2_147_483_546, Datum::string(upper)), (1, Datum::long(1))]));
         builder.build().expect("complete")
     };
-    let explicit = {
-        let mut builder = DataFileBuilder::default();
-        builder
-            .content(DataContentType::PositionDeletes)
-            .file_path("d".to_owned())
-            .file_format(DataFileFormat::Parquet);
-        builder.partition(Struct::from_iter([None])).record_count(1).file_size_in_bytes(1);
-        builder.referenced_data_file(Some("elsewhere".into())).build().expect("complete")
-    };
+    let explicit = position_delete().referenced_data_file(Some("elsewhere".into())).build().expect("complete");
     let cut = &target[..16];
     let files = [position(target, target), position(cut, cut), position(target, "mem://b/t/data/b.parquet"), explicit];
     let mut writer = SnapshotWriter::new(&store, &loaded.metadata, identity(1, 1)).expect("supported");

@@ -62,17 +62,9 @@ async fn partition_values_of_every_type_round_trip() {
         let store = MemoryStore::new();
         let mut writer = SnapshotWriter::new(&store, &loaded.metadata, identity(1, 1)).expect("supported");
         for (n, value) in [Some(value), None].into_iter().enumerate() {
-            let mut builder = DataFileBuilder::default();
-            builder
-                .content(DataContentType::Data)
-                .file_path(format!("mem://b/t/{n}"))
-                .file_format(DataFileFormat::Parquet);
-            let built = builder
-                .partition(Struct::from_iter([value.clone()]))
-                .record_count(1)
-                .file_size_in_bytes(1)
-                .build()
-                .expect("complete");
+            let partition = Struct::from_iter([value.clone()]);
+            let built = content_file(DataContentType::Data, &format!("mem://b/t/{n}"), partition, 1, 1);
+            let built = built.build().expect("complete");
             let manifests = writer.write_added(ManifestContentType::Data, 0, &[built], None).await.expect("written");
             let read = read_manifest(&store, &loaded, &listed(manifests[0].clone(), 2)).await.expect("valid");
             assert_eq!(read[0].partition.values, Struct::from_iter([value]), "{ty}");
@@ -218,10 +210,7 @@ async fn two_partition_fields_of_one_fixed_type_make_a_valid_schema() {
     let store = MemoryStore::new();
     let mut writer = SnapshotWriter::new(&store, &loaded.metadata, identity(1, 1)).expect("supported");
     let values = vec![Some(Literal::decimal(-5)), Some(Literal::decimal(12_345))];
-    let mut builder = DataFileBuilder::default();
-    builder.content(DataContentType::Data).file_path("f".into()).file_format(DataFileFormat::Parquet);
-    builder.partition(Struct::from_iter(values)).record_count(1).file_size_in_bytes(1);
-    let file = builder.build().expect("complete");
+    let file = content_file(DataContentType::Data, "f", Struct::from_iter(values), 1, 1).build().expect("complete");
     let manifests =
         writer.write_added(ManifestContentType::Data, 0, std::slice::from_ref(&file), None).await.expect("written");
     let bytes = store.read(&manifests[0].manifest_path).await.expect("there");

@@ -289,7 +289,7 @@ async fn checkpointed(manifest: &str) -> World {
     let data = at("data/checkpointed.parquet");
     world.file(&data, 10 * DAY);
     world.file("data/other.parquet", 10 * DAY);
-    let (_, bytes) = write_manifest(7, 7, &[(data, 7, 7)], &[]).await;
+    let (_, bytes) = write_manifest("m.avro", 7, 7, &[(data, 7, 7)], &[]).await;
     world.file_of(manifest, 10 * DAY, bytes);
     world
 }

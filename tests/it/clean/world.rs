@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use iceberg::io::FileIO;
 use iceberg::spec::{
-    DataContentType, DataFile, DataFileBuilder, DataFileFormat, ManifestFile, ManifestListWriter, ManifestWriter,
-    ManifestWriterBuilder, PartitionSpec, Schema, Struct, TableMetadata,
+    DataContentType, DataFile, FormatVersion, ManifestContentType, ManifestFile, ManifestStatus, PartitionSpec,
+    SchemaRef, Struct, TableMetadata,
 };
 use iceberg::{NamespaceIdent, TableIdent};
 use icewright::clean::{
@@ -18,11 +17,10 @@ use icewright::clock::{Clock, SystemClock};
 use icewright::commit::CommitContext;
 use icewright::plan::ExpirePlan;
 use icewright::plan::expire_snapshots::plan_expire_snapshots;
-use icewright::policy::{
-    CommitInterval, ExpireSnapshotsPolicy, RemoveOrphanFilesPolicy, RewriteDataFilesPolicy, Schedule, Span, TablePolicy,
-};
+use icewright::policy::{CommitInterval, Schedule, TablePolicy};
 use icewright::run_id::RunId;
 use icewright::table::TableHandle;
+use icewright::testing::builder::{content_file, library_manifest, library_manifest_list, manifest_entry};
 use icewright::testing::{FaultyStore, MemoryCatalog, MemoryStore};
 use serde_json::{Value, json};
 
@@ -68,15 +66,7 @@ fn policy() -> TablePolicy {
     TablePolicy {
         commit_interval: CommitInterval::Fixed(INTERVAL),
         schedule: Schedule::Every(INTERVAL),
-        time_zone: "UTC".into(),
-        delay: Span::Intervals(3.0),
-        rewrite_data_files: RewriteDataFilesPolicy::default(),
-        expire_snapshots: ExpireSnapshotsPolicy { enabled: true, older_than: Span::Intervals(2.0), retain_last: 1 },
-        remove_orphan_files: RemoveOrphanFilesPolicy {
-            enabled: true,
-            older_than: Span::Intervals(2.0),
-            unproven_min_age: Span::Fixed(Duration::from_secs(86_400)),
-        },
+        ..TablePolicy::default()
     }
 }
 
@@ -182,12 +172,8 @@ impl World {
             }
         }
         let list = at(&format!("metadata/snap-{id}-1-{commit}.avro"));
-        let io = FileIO::new_with_memory();
-        let output = io.new_output(list.replace("s3://", "memory://")).unwrap();
-        let mut lists = ManifestListWriter::v2(output.writer().await.unwrap(), id, parent, sequence);
-        lists.add_manifests(manifests.iter().map(|(m, _)| m.clone())).unwrap();
-        lists.close().await.unwrap();
-        self.file_of(&list, age_ms, output.to_input_file().read().await.unwrap().to_vec());
+        let files = manifests.iter().map(|(manifest, _)| manifest.clone()).collect::<Vec<_>>();
+        self.file_of(&list, age_ms, library_manifest_list(id, parent, sequence, files).await.unwrap().to_vec());
         self.manifests.insert(id, manifests);
         let mut snapshot = json!({
             "snapshot-id": id, "sequence-number": sequence, "timestamp-ms": self.now_ms - age_ms, "schema-id": 0,
@@ -210,10 +196,7 @@ impl World {
         live: &[Live],
         gone: &[Live],
     ) -> (ManifestFile, Vec<Live>) {
-        let (mut manifest, bytes) = write_manifest(id, sequence, live, gone).await;
-        manifest.manifest_path.clone_from(&path);
-        manifest.sequence_number = sequence;
-        manifest.min_sequence_number = live.iter().chain(gone).map(|l| l.2).min().unwrap_or(sequence);
+        let (manifest, bytes) = write_manifest(&path, id, sequence, live, gone).await;
         self.file_of(&path, age_ms, bytes);
         (manifest, live.to_vec())
     }
@@ -316,32 +299,29 @@ impl World {
 }
 
 fn data_file(path: &str) -> DataFile {
-    let mut builder = DataFileBuilder::default();
-    builder.content(DataContentType::Data).file_path(path.to_owned()).file_format(DataFileFormat::Parquet);
-    builder.partition(Struct::empty()).record_count(1).file_size_in_bytes(10).build().unwrap()
+    content_file(DataContentType::Data, path, Struct::empty(), 1, 10).build().unwrap()
 }
 
 /// A manifest with files that are live and files that have left.
-pub(super) async fn write_manifest(id: i64, sequence: i64, live: &[Live], gone: &[Live]) -> (ManifestFile, Vec<u8>) {
+pub(super) async fn write_manifest(
+    path: &str,
+    id: i64,
+    sequence: i64,
+    live: &[Live],
+    gone: &[Live],
+) -> (ManifestFile, Vec<u8>) {
     let schema = json!({"type": "struct", "schema-id": 0,
         "fields": [{"id": 1, "name": "id", "required": false, "type": "long"}]});
-    let schema: Schema = serde_json::from_value(schema).unwrap();
-    let io = FileIO::new_with_memory();
-    let output = io.new_output("memory://b/manifest.avro").unwrap();
-    let spec = PartitionSpec::unpartition_spec();
-    let builder = ManifestWriterBuilder::new(output, Some(id), Arc::new(schema), spec);
-    let mut writer: ManifestWriter = builder.build_v2_data();
-    for (path, added, added_sequence) in live {
-        if *added == id {
-            writer.add_file(data_file(path), sequence).unwrap();
-        } else {
-            writer.add_existing_file(data_file(path), *added, *added_sequence, Some(*added_sequence)).unwrap();
-        }
-    }
-    for (path, _, added_sequence) in gone {
-        writer.add_delete_file(data_file(path), *added_sequence, Some(*added_sequence)).unwrap();
-    }
-    let manifest = writer.write_manifest_file().await.unwrap();
-    let bytes = io.new_input("memory://b/manifest.avro").unwrap().read().await.unwrap();
+    let schema: SchemaRef = Arc::new(serde_json::from_value(schema).unwrap());
+    let entry = |status, (path, added, number): &Live| manifest_entry(status, *added, Some(*number), data_file(path));
+    let live = live.iter().map(|file| match file.1 == id {
+        true => entry(ManifestStatus::Added, file),
+        false => entry(ManifestStatus::Existing, file),
+    });
+    let gone = gone.iter().map(|file| entry(ManifestStatus::Deleted, file));
+    let entries: Vec<_> = live.chain(gone).collect();
+    let kind = (FormatVersion::V2, ManifestContentType::Data);
+    let layout = (schema, PartitionSpec::unpartition_spec());
+    let (manifest, bytes) = library_manifest(path, kind, layout, (id, sequence), entries).await.unwrap();
     (manifest, bytes.to_vec())
 }

@@ -1,7 +1,6 @@
 //! Equality and position deletes: which rows go, and which must stay.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array, StructArray};
 use arrow::datatypes::{DataType, Fields};
@@ -225,7 +224,7 @@ async fn large_files_are_read_by_row_group_and_keep_their_positions() {
     g.expected_output_files = 2;
     let result = t.rewrite(&g).await.expect("a rewrite that succeeds");
     assert_eq!((result.added.len(), result.deleted_rows), (2, 4));
-    assert!(t.store.longest_read.load(Ordering::Relaxed) < 9 << 20);
+    assert!(t.faulty.longest_read() < 9 << 20);
     let mut ids = Vec::new();
     for batch in result.added.iter().flat_map(|f| t.batches(f)) {
         let column = batch.column(0).as_any().downcast_ref::<Int64Array>().expect("longs");

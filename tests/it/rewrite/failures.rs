@@ -1,10 +1,12 @@
 //! What is refused, and that a failed rewrite leaves nothing behind.
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use iceberg::spec::DataFileFormat;
 use icewright::error::{Error, ErrorKind};
 use icewright::plan::FileGroup;
+use icewright::testing::{Operation, StoreFault};
 use serde_json::json;
 
 use super::table::{Table, batch, group, longs, task, text_partition};
@@ -62,7 +64,7 @@ async fn inputs_that_are_no_plain_parquet_are_refused() {
     let mut vector = (*t.positions("dv", &[("x", 1)], 1)).clone();
     vector.file_format = DataFileFormat::Puffin;
     let file = t.data("b", &batch(vec![(1, "id", longs([1]))]), 1);
-    let error = failure(&t, &group(vec![task(file, &[&std::sync::Arc::new(vector)])])).await;
+    let error = failure(&t, &group(vec![task(file, &[&Arc::new(vector)])])).await;
     assert!(error.to_string().contains("deletion vector"), "{error}");
 }
 
@@ -97,7 +99,8 @@ async fn a_row_too_few_or_too_many_is_refused_and_outputs_deleted() {
 async fn an_answer_of_another_length_is_an_error() {
     let t = table();
     let g = one_file(&t);
-    t.store.short_reads.store(true, Ordering::Relaxed);
+    t.faulty.inject(Operation::ReadRange, 0..usize::MAX, StoreFault::Short);
+    t.faulty.inject(Operation::Read, 0..usize::MAX, StoreFault::Short);
     assert_eq!(failure(&t, &g).await.kind(), ErrorKind::DataInvalid);
 }
 
@@ -127,7 +130,7 @@ async fn damaged_inputs_are_errors_and_no_panics() {
 async fn a_store_that_fails_is_reported_as_such() {
     let t = table();
     let g = one_file(&t);
-    t.store.fail_writes.store(true, Ordering::Relaxed);
+    t.faulty.inject(Operation::Write, 0..usize::MAX, StoreFault::fail());
     let error = failure(&t, &g).await;
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     let t = table();
@@ -147,7 +150,12 @@ async fn cancelling_leaves_nothing_behind() {
     // While an output is being written.
     let t = table();
     let g = one_file(&t);
-    *t.store.cancel_at_write.lock().expect("no panic inside") = Some(t.cancel.clone());
+    let cancel = t.cancel.clone();
+    let cancelled = Arc::new(move || {
+        cancel.cancel();
+        Box::pin(async {}) as BoxFuture<'static, ()>
+    });
+    t.faulty.inject(Operation::Create, 0..1, StoreFault::After(cancelled));
     assert_eq!(failure(&t, &g).await.kind(), ErrorKind::Cancelled);
 }
 

@@ -4,7 +4,6 @@ mod bounds;
 mod deletes;
 mod evolution;
 mod failures;
-mod memory_store;
 mod model;
 mod outputs;
 mod table;

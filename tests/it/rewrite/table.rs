@@ -7,7 +7,7 @@ use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Fields, Schema};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use bytes::Bytes;
-use iceberg::spec::{DataContentType, DataFile, DataFileFormat, Literal, Struct};
+use iceberg::spec::{DataContentType, DataFile, Literal};
 use icewright::catalog::LoadedTable;
 use icewright::clock::{Clock, SystemClock};
 use icewright::error::Result;
@@ -15,13 +15,13 @@ use icewright::plan::{FileGroup, RewriteTask};
 use icewright::rewrite::{MemoryBudget, Progress, RewriteContext, RewriteResult, rewrite_file_group};
 use icewright::run_id::RunId;
 use icewright::table::{FileEntry, PartitionTuple};
+use icewright::testing::builder::file_entry;
+use icewright::testing::{FaultyStore, MemoryStore};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::arrow::{ArrowWriter, PARQUET_FIELD_ID_META_KEY};
 use parquet::file::properties::WriterProperties;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-
-use super::memory_store::MemoryStore;
 
 pub(crate) const LOCATION: &str = "mem://lake/t";
 
@@ -63,7 +63,9 @@ pub(crate) fn parquet_with(batch: &RecordBatch, properties: WriterProperties) ->
 
 /// A table and its store.
 pub(crate) struct Table {
-    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) store: MemoryStore,
+    /// `store` as rewrites see it.
+    pub(crate) faulty: FaultyStore,
     metadata: Value,
     pub(crate) budget: u64,
     pub(crate) threads: usize,
@@ -82,8 +84,9 @@ impl Table {
             "default-sort-order-id": 0, "sort-orders": [{"order-id": 0, "fields": []}], "properties": {}, "snapshots": [],
         });
         let run = RunId(SystemClock.uuid());
-        let store = Arc::new(MemoryStore::default());
-        Self { store, metadata, budget: 1 << 30, threads: 2, run, cancel: CancellationToken::new() }
+        let store = MemoryStore::new();
+        let faulty = FaultyStore::new(Arc::new(store.clone()));
+        Self { store, faulty, metadata, budget: 1 << 30, threads: 2, run, cancel: CancellationToken::new() }
     }
 
     /// Makes `fields` the current schema; the earlier ones stay in the history.
@@ -122,22 +125,9 @@ impl Table {
         self.store.put(&path, bytes.clone());
         FileEntry {
             content,
-            file_path: path.into(),
-            file_format: DataFileFormat::Parquet,
-            partition: Arc::new(PartitionTuple { spec_id: 0, values: Struct::empty() }),
-            record_count: rows,
-            file_size_bytes: bytes.len() as u64,
             data_sequence_number: seq,
             file_sequence_number: Some(seq),
-            snapshot_id: 1,
-            equality_ids: Vec::new(),
-            referenced_data_file: None,
-            content_offset: None,
-            content_size_bytes: None,
-            sort_order_id: None,
-            first_row_id: None,
-            encrypted: false,
-            manifest_path: "mem://lake/t/metadata/m.avro".into(),
+            ..file_entry(&path, rows, bytes.len() as u64)
         }
     }
 
@@ -169,7 +159,7 @@ impl Table {
     pub(crate) fn context(&self) -> RewriteContext {
         let loaded = LoadedTable::from_metadata_json("mem://lake/t/metadata/v1.json".into(), &self.metadata);
         RewriteContext {
-            store: self.store.clone(),
+            store: Arc::new(self.faulty.clone()),
             loaded: Arc::new(loaded.expect("valid metadata")),
             run_id: self.run,
             memory: Arc::new(MemoryBudget::new(self.budget)),
@@ -194,7 +184,7 @@ impl Table {
 
     /// The decoded batches of a file, by a plain Parquet reader.
     pub(crate) fn batches(&self, file: &DataFile) -> Vec<RecordBatch> {
-        let bytes = self.store.get(file.file_path()).expect("an output that exists");
+        let bytes = self.store.content(file.file_path()).expect("an output that exists");
         assert_eq!(bytes.len() as u64, file.file_size_in_bytes());
         let reader = ParquetRecordBatchReaderBuilder::try_new(bytes).expect("a Parquet file").build();
         reader.expect("a readable file").collect::<Result<_, _>>().expect("readable rows")

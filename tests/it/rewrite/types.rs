@@ -76,7 +76,7 @@ async fn outputs_carry_field_ids_and_the_uuid_annotation() {
     let (schema, data) = every_type();
     let t = Table::new(schema);
     let result = t.rewrite(&group(vec![task(t.data("a", &data, 1), &[])])).await.expect("a rewrite that succeeds");
-    let bytes = t.store.get(result.added[0].file_path()).expect("the output");
+    let bytes = t.store.content(result.added[0].file_path()).expect("the output");
     let reader = SerializedFileReader::new(bytes).expect("a Parquet file");
     let columns = reader.metadata().file_metadata().schema_descr().columns();
     let ids: Vec<i32> = columns.iter().map(|c| c.self_type().get_basic_info().id()).collect();

@@ -1,0 +1,135 @@
+//! Content files, manifests and manifest lists for tests, the latter as the library writes them.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use iceberg::io::FileIO;
+use iceberg::spec::{
+    DataContentType, DataFile, DataFileBuilder, DataFileFormat, FormatVersion, ManifestContentType, ManifestEntry,
+    ManifestFile, ManifestListWriter, ManifestStatus, ManifestWriterBuilder, PartitionSpec, SchemaRef, Struct,
+};
+
+use crate::error::Result;
+use crate::table::{FileEntry, PartitionTuple};
+
+/// A live Parquet data file without partition, of snapshot and sequence number 1; sizes in rows and bytes.
+pub fn file_entry(path: &str, record_count: u64, file_size_bytes: u64) -> FileEntry {
+    FileEntry {
+        content: DataContentType::Data,
+        file_path: path.into(),
+        file_format: DataFileFormat::Parquet,
+        partition: Arc::new(PartitionTuple { spec_id: 0, values: Struct::empty() }),
+        record_count,
+        file_size_bytes,
+        data_sequence_number: 1,
+        file_sequence_number: Some(1),
+        snapshot_id: 1,
+        equality_ids: Vec::new(),
+        referenced_data_file: None,
+        content_offset: None,
+        content_size_bytes: None,
+        sort_order_id: None,
+        first_row_id: None,
+        encrypted: false,
+        manifest_path: "m.avro".into(),
+    }
+}
+
+/// A Parquet file of spec 0, without metrics; equality deletes go by field 1.
+pub fn content_file(
+    content: DataContentType,
+    path: &str,
+    partition: Struct,
+    record_count: u64,
+    file_size_bytes: u64,
+) -> DataFileBuilder {
+    let mut builder = DataFileBuilder::default();
+    builder.content(content).file_path(path.to_owned()).file_format(DataFileFormat::Parquet).partition(partition);
+    builder.partition_spec_id(0).record_count(record_count).file_size_in_bytes(file_size_bytes);
+    if content == DataContentType::EqualityDeletes {
+        builder.equality_ids(Some(vec![1]));
+    }
+    builder
+}
+
+/// An entry of a manifest. An added file without a sequence number inherits its manifest's; others get both numbers.
+pub fn manifest_entry(
+    status: ManifestStatus,
+    snapshot_id: i64,
+    sequence: Option<i64>,
+    file: DataFile,
+) -> ManifestEntry {
+    let added = status == ManifestStatus::Added;
+    ManifestEntry::builder()
+        .status(status)
+        .snapshot_id_opt((!added).then_some(snapshot_id))
+        .sequence_number_opt(sequence)
+        .file_sequence_number_opt(sequence.filter(|_| !added))
+        .data_file(file)
+        .build()
+}
+
+/// A manifest of a new snapshot as the library writes it: as a manifest list of this snapshot shows it, and its bytes.
+///
+/// # Errors
+/// What the library refuses to write.
+pub async fn library_manifest(
+    path: &str,
+    (version, content): (FormatVersion, ManifestContentType),
+    (schema, spec): (SchemaRef, PartitionSpec),
+    (snapshot_id, sequence): (i64, i64),
+    entries: impl IntoIterator<Item = ManifestEntry>,
+) -> Result<(ManifestFile, Bytes)> {
+    let io = FileIO::new_with_memory();
+    let builder = ManifestWriterBuilder::new(io.new_output(SCRATCH)?, Some(snapshot_id), schema, spec);
+    let mut writer = match (version, content) {
+        (FormatVersion::V1, _) => builder.build_v1(),
+        (FormatVersion::V2, ManifestContentType::Data) => builder.build_v2_data(),
+        (FormatVersion::V2, ManifestContentType::Deletes) => builder.build_v2_deletes(),
+        (FormatVersion::V3, ManifestContentType::Data) => builder.build_v3_data(),
+        (FormatVersion::V3, ManifestContentType::Deletes) => builder.build_v3_deletes(),
+    };
+    for entry in entries {
+        let number = entry.sequence_number;
+        match entry.status {
+            ManifestStatus::Added => writer.add_file(entry.data_file, number.unwrap_or(-1)),
+            ManifestStatus::Existing => writer.add_existing_file(
+                entry.data_file,
+                entry.snapshot_id.unwrap_or(0),
+                number.unwrap_or(0),
+                entry.file_sequence_number,
+            ),
+            ManifestStatus::Deleted => {
+                writer.add_delete_file(entry.data_file, number.unwrap_or(0), entry.file_sequence_number)
+            }
+        }?;
+    }
+    let mut manifest = writer.write_manifest_file().await?;
+    path.clone_into(&mut manifest.manifest_path);
+    for number in [&mut manifest.sequence_number, &mut manifest.min_sequence_number] {
+        if *number < 0 {
+            *number = sequence;
+        }
+    }
+    Ok((manifest, io.new_input(SCRATCH)?.read().await?))
+}
+
+/// A version 2 manifest list as the library writes it.
+///
+/// # Errors
+/// What the library refuses to write.
+pub async fn library_manifest_list(
+    snapshot_id: i64,
+    parent: Option<i64>,
+    sequence: i64,
+    manifests: impl IntoIterator<Item = ManifestFile>,
+) -> Result<Bytes> {
+    let output = FileIO::new_with_memory().new_output(SCRATCH)?;
+    let mut writer = ManifestListWriter::v2(output.writer().await?, snapshot_id, parent, sequence);
+    writer.add_manifests(manifests.into_iter())?;
+    writer.close().await?;
+    Ok(output.to_input_file().read().await?)
+}
+
+/// Where the library writes to within its own memory.
+const SCRATCH: &str = "memory:/scratch.avro";
