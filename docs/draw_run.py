@@ -12,7 +12,6 @@ import argparse
 import csv
 import re
 import time
-import urllib.error
 import urllib.request
 
 # Columns of the recording beside `seconds`, each a sum over series: metric, and labels that must be there.
@@ -61,8 +60,9 @@ def record(path, url, table):
         while True:
             try:
                 text = urllib.request.urlopen(url, timeout=5).read().decode()
-            except (urllib.error.URLError, OSError):
-                if begin is not None:
+            except OSError as error:
+                refused = isinstance(getattr(error, "reason", error), ConnectionRefusedError)
+                if refused and begin is not None:
                     return
                 time.sleep(1)
                 continue

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::catalog::auth::{Auth as RestAuth, SecretSource};
 use crate::catalog::rest::{RestCatalog, RestCatalogConfig};
 use crate::clock::SystemClock;
-use crate::config::{Auth, CatalogConfig, Config, Secret};
+use crate::config::{Auth, CatalogConfig, Config, Loaded, Secret};
 use crate::error::{Error, Result};
 use crate::inspect::ManifestCache;
 use crate::report::events::Reporter;
@@ -98,7 +98,8 @@ pub enum Echo {
 }
 
 /// Runs the daemon until the token is cancelled. The listener is bound by the caller, so that a taken port is known at once.
-pub async fn run(config: &Config, listener: TcpListener, echo: Echo, cancel: CancellationToken) -> Result<()> {
+pub async fn run(loaded: &Loaded, listener: TcpListener, echo: Echo, cancel: CancellationToken) -> Result<()> {
+    let config = &loaded.config;
     let parts = assemble(config, cancel.clone())?;
     let catalogs = parts.fleet.catalog_names();
     let readiness = Arc::new(Readiness::new(catalogs.iter().cloned()));
@@ -110,7 +111,7 @@ pub async fn run(config: &Config, listener: TcpListener, echo: Echo, cancel: Can
         echo: echo == Echo::Lines,
     });
     let listen = listener.local_addr().map_or_else(|_| config.server.listen.to_string(), |a| a.to_string());
-    reporter.started(&listen, catalogs.len(), config.policies.policies.len(), parts.env.clock.now_ms());
+    reporter.started(&listen, loaded, parts.env.clock.now_ms());
 
     // The server outlives the scheduler, so that health tells of the drain.
     let server_stop = CancellationToken::new();

@@ -49,11 +49,11 @@ pub struct OrphanRequest<'a> {
 impl OrphanRequest<'_> {
     fn rules(&self) -> OrphanRules {
         let millis = |d: Duration| i64::try_from(d.as_millis()).unwrap_or(i64::MAX);
-        let policy = &self.policy.remove_orphan_files;
+        let (older_than, unproven_min_age) = self.policy.remove_orphan_files.ages(self.commit_interval);
         OrphanRules {
             now_ms: self.now_ms,
-            older_than_ms: millis(policy.older_than.resolve(self.commit_interval)),
-            unproven_min_age_ms: millis(policy.unproven_min_age.resolve(self.commit_interval)),
+            older_than_ms: millis(older_than),
+            unproven_min_age_ms: millis(unproven_min_age),
             run_timeout_ms: millis(self.run_timeout),
         }
     }

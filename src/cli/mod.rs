@@ -20,7 +20,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Config;
+use crate::config::Loaded;
 use crate::error::{Error, ErrorKind, Result};
 use crate::telemetry;
 
@@ -161,16 +161,16 @@ async fn dispatch(command: Command) -> Result<i32> {
         Command::Catalog { dir, listen } => catalog::catalog(&dir, listen, cancel).await,
         Command::Run { config } => run::run(load(&config.path)?, cancel).await,
         Command::Check { .. } => Err(Error::internal("check needs no runtime")),
-        Command::Plan { config, table, json } => plan::plan(load(&config.path)?, table.as_deref(), json, cancel).await,
+        Command::Plan { config, table, json } => plan::plan(load(&config.path)?.config, table.as_deref(), json, cancel).await,
         Command::Once { config, table, json, no_wait } => {
-            once::once(load(&config.path)?, table.as_deref(), json, no_wait, cancel).await
+            once::once(load(&config.path)?.config, table.as_deref(), json, no_wait, cancel).await
         }
-        Command::Inspect { config, table, json } => inspect::inspect(load(&config.path)?, &table, json, cancel).await,
+        Command::Inspect { config, table, json } => inspect::inspect(load(&config.path)?.config, &table, json, cancel).await,
     }
 }
 
 /// Loads a configuration; problems are printed as `check` prints them.
-fn load(path: &Path) -> Result<Config> {
+fn load(path: &Path) -> Result<Loaded> {
     check::load(path, &mut std::io::stderr())
         .ok_or_else(|| Error::new(ErrorKind::Config, format!("{} is not usable; nothing was started", path.display())))
 }

@@ -69,7 +69,7 @@ pub(super) async fn sandbox(
     std::fs::write(&config_path, &text)
         .map_err(|e| Error::unavailable(format!("write {}: {e}", config_path.display())))?;
     let loaded = Config::parse("the sandbox's configuration", &text);
-    let config = loaded.map_err(|problems| Error::internal(problems.to_string()))?.config;
+    let loaded = loaded.map_err(|problems| Error::internal(problems.to_string()))?;
     println!("Iceberg REST catalog  http://{catalog_address}  (tables sandbox: shop.orders, shop.server_logs)");
     println!("metrics               http://{address}/metrics");
     println!("health                http://{address}/healthz");
@@ -81,7 +81,7 @@ pub(super) async fn sandbox(
     let catalog_stop = CancellationToken::new();
     let serving = tokio::spawn(catalog.serve(catalog_listener, catalog_stop.clone()));
     let writers = tokio::spawn(run_writers(format!("http://{catalog_address}"), COMMIT_INTERVAL, cancel.clone()));
-    let daemon = daemon::run(&config, listener, daemon::Echo::Lines, cancel.clone());
+    let daemon = daemon::run(&loaded, listener, daemon::Echo::Lines, cancel.clone());
     tokio::pin!(daemon);
     let timed = async {
         match run_for {

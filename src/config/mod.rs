@@ -112,16 +112,25 @@ pub struct CatalogConfig {
 impl CatalogConfig {
     /// All properties with their secrets read.
     pub fn resolve_properties(&self) -> Result<HashMap<String, String>> {
-        let resolve = |(key, value): (&String, &PropertyValue)| {
-            let text = match value {
-                PropertyValue::Plain(text) => text.clone(),
-                PropertyValue::Secret(secret) => {
-                    secret.resolve().context(|| format!("read property {key}"))?.expose().to_owned()
-                }
-            };
-            Ok((key.clone(), text))
+        let plain = self.properties.iter().filter_map(|(key, value)| match value {
+            PropertyValue::Plain(text) => Some((key.clone(), text.clone())),
+            PropertyValue::Secret(_) => None,
+        });
+        let mut properties = self.resolve_secret_properties()?;
+        properties.extend(plain);
+        Ok(properties)
+    }
+
+    /// Those of the properties that are secrets, read.
+    pub fn resolve_secret_properties(&self) -> Result<HashMap<String, String>> {
+        let resolve = |(key, value): (&String, &PropertyValue)| match value {
+            PropertyValue::Plain(_) => None,
+            PropertyValue::Secret(secret) => {
+                let text = secret.resolve().context(|| format!("read property {key}"));
+                Some(text.map(|text| (key.clone(), text.expose().to_owned())))
+            }
         };
-        self.properties.iter().map(resolve).collect()
+        self.properties.iter().filter_map(resolve).collect()
     }
 
     /// Every secret the catalog needs, with the key path it stands at.

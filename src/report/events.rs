@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::clean::{ExpireReport, OrphanReport};
 use crate::cli::print;
+use crate::config::Loaded;
 use crate::error::Error;
 use crate::inspect::TableStats;
 use crate::policy::TableName;
@@ -29,9 +30,10 @@ pub struct Reporter {
 
 impl Reporter {
     /// The daemon is up.
-    pub fn started(&self, listen: &str, catalogs: usize, policies: usize, now_ms: i64) {
+    pub fn started(&self, listen: &str, loaded: &Loaded, now_ms: i64) {
         self.readiness.config_loaded();
-        self.metrics.record_config_load(now_ms, Some(0));
+        self.metrics.record_config_load(now_ms, Some(loaded.warnings.len()));
+        let (catalogs, policies) = (loaded.config.catalogs.len(), loaded.config.policies.policies.len());
         tracing::info!(listen, catalogs, policies, version = env!("CARGO_PKG_VERSION"), "started");
     }
 

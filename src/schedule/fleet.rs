@@ -40,10 +40,11 @@ pub struct Member {
 }
 
 impl Member {
-    /// The store for a table's files. Secrets among the properties are read anew, so that rotated ones take effect.
+    /// The store for a table's files. The catalog has merged the properties with its own; secrets among them are read
+    /// anew, so that rotated ones take effect.
     async fn store(&self, ident: &TableIdent, loaded: &LoadedTable) -> Result<StoreRef> {
         let mut properties = self.catalog.storage_properties().await?;
-        properties.extend(self.config.resolve_properties()?);
+        properties.extend(self.config.resolve_secret_properties()?);
         let source = CatalogCredentials { catalog: self.catalog.clone(), table: ident.clone() };
         let store = storage::for_table(&properties, loaded, Arc::new(source))?;
         Ok(InstrumentedStore::wrap(store, self.observer.clone()))

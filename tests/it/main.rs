@@ -2,6 +2,7 @@
 
 mod clean;
 mod config_files;
+mod docs;
 mod embedded_catalog;
 mod http;
 mod inspect;

@@ -1,10 +1,12 @@
 //! What orphan removal takes, and what it leaves.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use icewright::clean::{FileKind, Tally};
 use icewright::plan::remove_orphan_files::{Garbage, Kept};
+use icewright::policy::Span;
 use icewright::run_id::RunId;
 use icewright::testing::{Operation, StoreFault};
 use serde_json::json;
@@ -134,6 +136,19 @@ async fn checksums_share_the_fate_of_their_file() {
     world.file("data/.gone.parquet.crc", 3 * DAY);
     world.remove_orphans().await;
     assert!(world.exists("data/.a.parquet.crc") && !world.exists("data/.gone.parquet.crc"));
+}
+
+#[tokio::test]
+async fn no_age_is_less_than_a_commit_interval() {
+    // With an inferred commit interval nothing can refuse such a policy beforehand.
+    let mut world = table().await;
+    world.policy.remove_orphan_files.older_than = Span::Fixed(Duration::from_secs(1));
+    world.policy.remove_orphan_files.unproven_min_age = Span::Fixed(Duration::from_secs(1));
+    world.file("data/to-be-committed.parquet", 9 * MINUTE);
+    world.file("data/given-up.parquet", 11 * MINUTE);
+    let report = world.remove_orphans().await;
+    assert_eq!(report.error.map(|e| e.to_string()), None);
+    assert!(world.exists("data/to-be-committed.parquet") && !world.exists("data/given-up.parquet"));
 }
 
 #[tokio::test]
