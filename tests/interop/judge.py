@@ -29,7 +29,7 @@ from urllib.parse import urlparse
 import duckdb
 import pyarrow as pa
 from pyiceberg.catalog.rest import RestCatalog
-from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError
+from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, ValidationException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
@@ -274,8 +274,9 @@ def append(args):
             try:
                 table.append(rows)
                 break
-            except CommitFailedException:
-                # Refused for good by the library after its own retries: nothing of it is in the table.
+            except (CommitFailedException, ValidationException):
+                # Given up by the library, after its own retries or since the snapshot that it started from has expired
+                # (it wants to look at what was committed since). Nothing of it is in the table either way.
                 refused += 1
                 table.refresh()
         connection.register("appended", rows)

@@ -174,6 +174,9 @@ impl Files {
     }
 }
 
+/// The time after which the files of a killed run are known to be garbage; also the most that one run may take.
+pub(super) const LIMITS: &str = "[limits]\nrun-timeout = \"60s\"\n";
+
 /// The policy of most tests: everything at once, as if the table were committed to every millisecond. Only for tables that no one else writes to meanwhile: a file that a
 /// writer has not committed yet would count as garbage.
 pub(super) const AT_ONCE: &str = r#"
@@ -262,7 +265,7 @@ impl Lake {
     pub(super) fn config(&self, uri: &str, policy: &str) -> Config {
         let port = free_port();
         let text = format!(
-            "[server]\nlisten = \"127.0.0.1:{port}\"\n[catalogs.lake]\nuri = \"{uri}\"\nauth = {{ type = \"none\" }}\n\
+            "[server]\nlisten = \"127.0.0.1:{port}\"\n{LIMITS}[catalogs.lake]\nuri = \"{uri}\"\nauth = {{ type = \"none\" }}\n\
              [[policies]]\nname = \"tested\"\ntables = [\"lake.*.*\"]\n{policy}"
         );
         Config::write(self.path("icewright.toml"), port, &text)

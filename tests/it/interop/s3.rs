@@ -5,7 +5,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use super::lake::{AT_ONCE, Config, Digest, Engine, Judge, careful, not_ours, wait_maintained};
+use super::lake::{AT_ONCE, Config, Digest, Engine, Judge, LIMITS, careful, not_ours, wait_maintained};
 use super::process::{Process, free_port, installed, wait_for};
 
 const BOTH: &[Engine] = &[Engine::DuckDb, Engine::PyIceberg];
@@ -61,7 +61,7 @@ impl SeaweedFs {
         let port = free_port();
         let uri = &self.judge.uri;
         let text = format!(
-            "[server]\nlisten = \"127.0.0.1:{port}\"\n\
+            "[server]\nlisten = \"127.0.0.1:{port}\"\n{LIMITS}\
              [catalogs.weed]\nuri = \"{uri}\"\nwarehouse = \"s3://warehouse\"\n\
              auth = {{ type = \"oauth2\", credential = {{ env = \"LAKE_CREDENTIAL\" }}, scope = \"PRINCIPAL_ROLE:ALL\" }}\n\
              [[policies]]\nname = \"tested\"\ntables = [\"{tables}\"]\n{policy}"
