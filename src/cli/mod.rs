@@ -161,11 +161,15 @@ async fn dispatch(command: Command) -> Result<i32> {
         Command::Catalog { dir, listen } => catalog::catalog(&dir, listen, cancel).await,
         Command::Run { config } => run::run(load(&config.path)?, cancel).await,
         Command::Check { .. } => Err(Error::internal("check needs no runtime")),
-        Command::Plan { config, table, json } => plan::plan(load(&config.path)?.config, table.as_deref(), json, cancel).await,
+        Command::Plan { config, table, json } => {
+            plan::plan(load(&config.path)?.config, table.as_deref(), json, cancel).await
+        }
         Command::Once { config, table, json, no_wait } => {
             once::once(load(&config.path)?.config, table.as_deref(), json, no_wait, cancel).await
         }
-        Command::Inspect { config, table, json } => inspect::inspect(load(&config.path)?.config, &table, json, cancel).await,
+        Command::Inspect { config, table, json } => {
+            inspect::inspect(load(&config.path)?.config, &table, json, cancel).await
+        }
     }
 }
 

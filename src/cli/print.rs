@@ -85,7 +85,7 @@ pub(crate) fn rewrite_summary(report: &RewriteReport) -> String {
         return report.reason.clone().unwrap_or_else(|| "nothing to do".into());
     }
     let mut text = format!(
-        "{} data files ({}) -> {} ({}), {} rows in, {} deleted, {} out; {} delete files left; {} of {} groups, {} commits, {:.1} s",
+        "{} data files ({}) -> {} ({}), {} rows in, {} deleted, {} out; {} delete files removed; {} of {} groups, {} commits, {:.1} s",
         report.rewritten_data_files,
         bytes(report.rewritten_bytes),
         report.added_data_files,

@@ -74,7 +74,9 @@ pub(super) async fn sandbox(
     println!("metrics               http://{address}/metrics");
     println!("health                http://{address}/healthz");
     println!("files                 {}", dir.display());
-    println!("look at a table       icewright inspect --config {} sandbox.shop.orders", config_path.display());
+    // As it was called, so that the line can be copied whether or not it is installed.
+    let program = std::env::args().next().unwrap_or_else(|| "icewright".to_owned());
+    println!("look at a table       {program} inspect --config {} sandbox.shop.orders", config_path.display());
     println!("Each writer commits every {} s; a line is printed for each step of a run.", COMMIT_INTERVAL.as_secs());
 
     // The catalog goes last: the daemon may be in the middle of a commit.

@@ -61,7 +61,9 @@ pub fn first_step(own: Option<&OwnRun>, policy: &TablePolicy, delay: Duration, n
 fn first_rewrite(policy: &TablePolicy, now_ms: i64) -> Result<NextStep> {
     use crate::policy::Schedule;
     match &policy.schedule {
-        Schedule::Every(_) => Ok(NextStep::new(Step::RewriteDataFiles, now_ms, "never maintained before")),
+        Schedule::Every(_) => {
+            Ok(NextStep::new(Step::RewriteDataFiles, now_ms, "no earlier run is in the table's history"))
+        }
         Schedule::Cron(_) => {
             let missed = policy.schedule.previous_before(now_ms, &policy.zone()?)?;
             if missed.is_some_and(|at| now_ms - at <= millis(CATCH_UP)) {

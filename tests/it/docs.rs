@@ -164,7 +164,8 @@ fn every_metric_that_is_named_exists() {
             let exists = ALL.iter().any(|metric| {
                 let parts = ["_bucket", "_sum", "_count"].iter();
                 metric.name == name
-                    || (metric.kind == Kind::Histogram && parts.map(|p| format!("{}{p}", metric.name)).any(|n| n == name))
+                    || (metric.kind == Kind::Histogram
+                        && parts.map(|p| format!("{}{p}", metric.name)).any(|n| n == name))
             });
             assert!(exists, "{page}: {name}");
             seen.insert(name);
