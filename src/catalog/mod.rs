@@ -7,13 +7,14 @@ mod names;
 pub mod rest;
 mod transport;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use iceberg::spec::{SnapshotRef, SnapshotReference, TableMetadata};
+use iceberg::spec::{MAIN_BRANCH, SnapshotRef, SnapshotReference, TableMetadata};
 use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
 pub use iceberg_catalog_rest::StorageCredential;
+use serde_json::Value;
 
 use crate::error::{Context, Error, Result};
 
@@ -24,7 +25,8 @@ pub struct LoadedTable {
     pub metadata_location: String,
     /// The parsed metadata.
     pub metadata: Arc<TableMetadata>,
-    /// Every branch and tag. Since the library gives no access to all refs, they are read from the JSON.
+    /// Every branch and tag, also those whose snapshot is gone from the metadata. The library gives no access to all refs,
+    /// and refuses the latter, so they are read from the JSON.
     pub refs: BTreeMap<String, SnapshotReference>,
     /// The catalog's settings for this table (may hold vended credentials).
     pub config: HashMap<String, String>,
@@ -43,18 +45,18 @@ impl std::fmt::Debug for LoadedTable {
 
 impl LoadedTable {
     /// Parses a metadata document. A schema with types the library cannot parse is [`crate::error::ErrorKind::Unsupported`].
-    pub fn from_metadata_json(metadata_location: String, json: &serde_json::Value) -> Result<Self> {
+    pub fn from_metadata_json(metadata_location: String, json: &Value) -> Result<Self> {
         let mut refs: BTreeMap<String, SnapshotReference> = match json.get("refs") {
             Some(refs) if !refs.is_null() => serde_json::from_value(refs.clone()).context(|| "parse refs")?,
             _ => BTreeMap::new(),
         };
-        let metadata: TableMetadata = serde_json::from_value(json.clone()).map_err(|e| {
+        let metadata: TableMetadata = serde_json::from_value(without_dangling_refs(json)).map_err(|e| {
             Error::unsupported(format!("table metadata {metadata_location} cannot be read by this version: {e}"))
         })?;
         // Version 1 metadata may name its current snapshot without a `main` ref.
-        if let (false, Some(id)) = (refs.contains_key("main"), metadata.current_snapshot_id()) {
+        if let (false, Some(id)) = (refs.contains_key(MAIN_BRANCH), metadata.current_snapshot_id()) {
             let retention = iceberg::spec::SnapshotRetention::branch(None, None, None);
-            refs.insert("main".into(), SnapshotReference::new(id, retention));
+            refs.insert(MAIN_BRANCH.into(), SnapshotReference::new(id, retention));
         }
         Ok(Self {
             metadata_location,
@@ -69,6 +71,22 @@ impl LoadedTable {
     pub fn current_snapshot(&self) -> Option<&SnapshotRef> {
         self.metadata.current_snapshot()
     }
+}
+
+/// The document without branches and tags that name a snapshot it does not hold: the library would refuse all of it for
+/// one of them, and then no expiry could ever remove it. `main` stays: a table whose head is gone is damaged, and must not
+/// pass for one without data.
+fn without_dangling_refs(json: &Value) -> Value {
+    let mut json = json.clone();
+    let listed = json.get("snapshots").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let known: HashSet<i64> = listed.iter().filter_map(|s| s.get("snapshot-id")?.as_i64()).collect();
+    if let Some(refs) = json.get_mut("refs").and_then(Value::as_object_mut) {
+        refs.retain(|name, reference| {
+            let id = reference.get("snapshot-id").and_then(Value::as_i64);
+            name == MAIN_BRANCH || id.is_none_or(|id| known.contains(&id))
+        });
+    }
+    json
 }
 
 /// What a catalog lends for reaching a table's files.
@@ -129,4 +147,61 @@ pub trait Catalog: Send + Sync {
         requirements: Vec<TableRequirement>,
         updates: Vec<TableUpdate>,
     ) -> CommitOutcome;
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::error::ErrorKind;
+
+    fn document(refs: &Value, current: i64) -> Value {
+        let snapshot = |id: i64| {
+            json!({"snapshot-id": id, "sequence-number": id, "timestamp-ms": 1000 + id, "schema-id": 0,
+                "manifest-list": format!("s3://b/t/metadata/snap-{id}.avro"), "summary": {"operation": "append"}})
+        };
+        json!({
+            "format-version": 2, "table-uuid": "0199e4c0-0000-7000-8000-000000000000", "location": "s3://b/t",
+            "last-sequence-number": 2, "last-updated-ms": 2000, "last-column-id": 0, "current-schema-id": 0,
+            "schemas": [{"type": "struct", "schema-id": 0, "fields": []}], "default-spec-id": 0,
+            "partition-specs": [{"spec-id": 0, "fields": []}], "last-partition-id": 999, "default-sort-order-id": 0,
+            "sort-orders": [{"order-id": 0, "fields": []}], "properties": {}, "refs": refs,
+            "current-snapshot-id": current, "snapshots": [snapshot(1), snapshot(2)],
+        })
+    }
+
+    fn loaded(refs: &Value, current: i64) -> Result<LoadedTable> {
+        LoadedTable::from_metadata_json("s3://b/t/metadata/v2.metadata.json".into(), &document(refs, current))
+    }
+
+    #[test]
+    fn refs_to_snapshots_that_are_gone_stay_visible_and_do_not_hide_the_table() {
+        let (main, live) = (json!({"snapshot-id": 2, "type": "branch"}), json!({"snapshot-id": 1, "type": "tag"}));
+        let (tag, branch) = (json!({"snapshot-id": 7, "type": "tag"}), json!({"snapshot-id": 8, "type": "branch"}));
+        let table = loaded(&json!({"main": main, "live": live, "tag": tag, "dev": branch}), 2).expect("readable");
+        let refs: Vec<(&str, i64)> = table.refs.iter().map(|(name, r)| (name.as_str(), r.snapshot_id)).collect();
+        assert_eq!(refs, [("dev", 8), ("live", 1), ("main", 2), ("tag", 7)]);
+        assert_eq!(table.metadata.snapshot_for_ref("live").map(|s| s.snapshot_id()), Some(1));
+        assert!(table.metadata.snapshot_for_ref("tag").is_none());
+        assert_eq!(table.current_snapshot().map(|s| s.snapshot_id()), Some(2));
+    }
+
+    #[test]
+    fn a_main_branch_without_its_snapshot_is_no_empty_table() {
+        for current in [-1, 9] {
+            let error = loaded(&json!({"main": {"snapshot-id": 9, "type": "branch"}}), current).expect_err("damaged");
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        }
+    }
+
+    #[test]
+    fn version_1_names_its_head_without_a_ref() {
+        let mut json = document(&Value::Null, 2);
+        json["format-version"] = json!(1);
+        json["schema"] = json["schemas"][0].clone();
+        let table =
+            LoadedTable::from_metadata_json("s3://b/t/metadata/v2.metadata.json".into(), &json).expect("readable");
+        assert_eq!(table.refs.get("main").map(|r| r.snapshot_id), Some(2));
+    }
 }

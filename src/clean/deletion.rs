@@ -83,7 +83,7 @@ impl Deleter {
     pub(super) async fn delete(&mut self, files: &[Doomed]) -> Deleted {
         let mut report = Deleted::default();
         for batch in files.chunks(BATCH) {
-            if let Err(error) = self.delete_batch(batch, &mut report).await {
+            if let Err(error) = self.delete_unreferenced(batch, &mut report).await {
                 report.stopped = Some(error.context("look at the table again before deleting more"));
                 break;
             }
@@ -91,7 +91,7 @@ impl Deleter {
         report
     }
 
-    async fn delete_batch(&mut self, batch: &[Doomed], report: &mut Deleted) -> Result<()> {
+    async fn delete_unreferenced(&mut self, batch: &[Doomed], report: &mut Deleted) -> Result<()> {
         let reachable = self.look_again().await?;
         let mut doomed: HashMap<&str, &Doomed> = HashMap::with_capacity(batch.len());
         for file in batch {

@@ -2,7 +2,6 @@
 //! Pure. It must never look at a catalog or a store.
 
 mod check;
-mod name;
 mod resolve;
 mod schedule;
 mod select;
@@ -10,8 +9,8 @@ mod setting;
 
 use std::time::Duration;
 
+pub use crate::table::TableName;
 pub use check::{Finding, Severity, check};
-pub use name::TableName;
 pub use resolve::{PolicySet, ResolvedPolicy};
 pub use schedule::{COMMIT_INTERVAL_FALLBACK, commit_interval, time_zone};
 pub use select::{Specificity, TablePattern};

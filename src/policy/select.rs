@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::name::{TableName, Token, split_levels};
+use crate::table::name::{TableName, Token, split_levels};
 
 /// A pattern of table names. `*` stands for any characters within one level, `**` for any number of whole levels (also
 /// none). Quoting is that of [`TableName`]; nothing is a wildcard in quotes.

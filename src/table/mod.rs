@@ -4,6 +4,7 @@ pub mod delete_index;
 pub mod file;
 pub mod history;
 pub mod label;
+pub mod name;
 pub mod path_set;
 pub mod references;
 
@@ -16,6 +17,7 @@ use crate::catalog::{Catalog, LoadedTable};
 use crate::storage::StoreRef;
 pub use delete_index::{ApplicableDeletes, DeleteIndex};
 pub use file::{FileEntry, PartitionTuple};
+pub use name::TableName;
 
 /// A table within reach: its name, its catalog, its files, and the metadata last loaded. Cheap to clone.
 #[derive(Clone)]
@@ -35,10 +37,7 @@ pub struct TableHandle {
 impl TableHandle {
     /// `catalog.namespace.table`, as logs, metrics and patterns name it.
     pub fn name(&self) -> String {
-        let mut parts = vec![self.catalog_name.as_str()];
-        parts.extend(self.ident.namespace().as_ref().iter().map(String::as_str));
-        parts.push(self.ident.name());
-        parts.join(".")
+        TableName::new(self.catalog_name.as_str(), &self.ident).to_string()
     }
 
     /// The same table with metadata loaded anew.

@@ -1,5 +1,6 @@
 //! All integration tests, in one binary so that it is linked once.
 
+mod architecture;
 mod clean;
 mod config_files;
 mod docs;

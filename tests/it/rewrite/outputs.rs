@@ -9,7 +9,6 @@ use icewright::error::ErrorKind;
 use icewright::plan::FileGroup;
 use icewright::run_id::RunId;
 use icewright::table::PartitionTuple;
-use icewright::testing::Operation;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -155,8 +154,7 @@ async fn a_small_file_costs_one_request() {
     let context = t.context();
     let g = group(tasks);
     let result = icewright::rewrite::rewrite_file_group(&context, &g).await.expect("a rewrite that succeeds");
-    let reads = t.faulty.count(Operation::Read) + t.faulty.count(Operation::ReadRange);
-    assert_eq!(reads, 20 + 1, "and one to reopen the output");
+    assert_eq!(t.reads(), 20 + 1, "and one to reopen the output");
     assert_eq!((context.progress.rows(), context.progress.bytes_read()), (20, g.input_bytes));
     assert_eq!(context.progress.bytes_written(), result.output_bytes);
     assert_eq!(context.memory.used(), 0);

@@ -16,7 +16,7 @@ use icewright::rewrite::{MemoryBudget, Progress, RewriteContext, RewriteResult, 
 use icewright::run_id::RunId;
 use icewright::table::{FileEntry, PartitionTuple};
 use icewright::testing::builder::file_entry;
-use icewright::testing::{FaultyStore, MemoryStore};
+use icewright::testing::{FaultyStore, MemoryStore, Operation};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::arrow::{ArrowWriter, PARQUET_FIELD_ID_META_KEY};
 use parquet::file::properties::WriterProperties;
@@ -180,6 +180,11 @@ impl Table {
         assert_eq!(result.output_rows, rows.len() as u64);
         assert_eq!(result.input_rows - result.deleted_rows, result.output_rows);
         rows
+    }
+
+    /// Requests so far that read.
+    pub(crate) fn reads(&self) -> usize {
+        self.faulty.count(Operation::Read) + self.faulty.count(Operation::ReadRange)
     }
 
     /// The decoded batches of a file, by a plain Parquet reader.

@@ -16,7 +16,7 @@ const SPECIAL: &str = ".\"*?[]{}";
 
 /// A piece of a level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Token {
+pub(crate) enum Token {
     /// This character.
     Char(char),
     /// An unquoted `*`.
@@ -24,7 +24,7 @@ pub(super) enum Token {
 }
 
 /// Splits a dotted text into levels of tokens. Errors say what is wrong, not where.
-pub(super) fn split_levels(text: &str) -> Result<Vec<Vec<Token>>, String> {
+pub(crate) fn split_levels(text: &str) -> Result<Vec<Vec<Token>>, String> {
     let mut levels = Vec::new();
     let mut level = Vec::new();
     let mut quoted_empty = false;
@@ -150,6 +150,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::testing::{MemoryCatalog, MemoryStore};
 
     #[test]
     fn names_with_dots_and_quotes_are_written_so_that_they_read_back() {
@@ -158,6 +159,26 @@ mod tests {
         assert_eq!(name.namespace, ["web.logs", "a"]);
         assert_eq!(name.to_string(), "lake.\"web.logs\".a.events");
         assert_eq!(name.namespace_text(), "\"web.logs\".a");
+    }
+
+    #[test]
+    fn a_handle_has_the_same_name() {
+        let ident = TableIdent::from_strs(["web.logs", "events"]).expect("a name");
+        let store = std::sync::Arc::new(MemoryStore::new());
+        let catalog = MemoryCatalog::new(store.clone());
+        let schema = iceberg::spec::Schema::builder().build().expect("no columns");
+        let creation = iceberg::TableCreation::builder().name("events".into()).location("/t".into()).schema(schema);
+        let built = iceberg::spec::TableMetadataBuilder::from_table_creation(creation.build()).and_then(|b| b.build());
+        let loaded = catalog.register(&ident, "/t/v1.json".into(), built.expect("valid").metadata).expect("valid");
+        let handle = crate::table::TableHandle {
+            catalog_name: "lake".into(),
+            ident: ident.clone(),
+            catalog: std::sync::Arc::new(catalog),
+            store,
+            loaded: std::sync::Arc::new(loaded),
+        };
+        assert_eq!(handle.name(), "lake.\"web.logs\".events");
+        assert_eq!(handle.name().parse::<TableName>().expect("a name"), TableName::new("lake", &ident));
     }
 
     #[test]
