@@ -12,8 +12,10 @@ use crate::error::{Error, Result};
 use crate::sandbox::catalog::CatalogServer;
 use crate::sandbox::writers::run_writers;
 
-/// Seconds between commits of each writer.
+/// Time between commits of each writer.
 const COMMIT_INTERVAL: Duration = Duration::from_secs(2);
+/// Time between runs.
+const RUN_EVERY: Duration = Duration::from_secs(30);
 
 /// The daemon's configuration in the sandbox: the operators' proportions, in seconds instead of minutes.
 fn configuration(catalog: SocketAddr, listen: SocketAddr) -> String {
@@ -30,7 +32,7 @@ uri = "http://{catalog}"
 auth = {{ type = "none" }}
 [defaults]
 commit-interval = "{interval}s"
-every = "30s"
+every = "{every}s"
 [[policies]]
 name = "orders"
 tables = ["sandbox.shop.orders"]
@@ -46,7 +48,8 @@ rewrite-all = true
 target-file-size = "64MiB"
 max-concurrent-file-group-rewrites = 1
 "#,
-        interval = COMMIT_INTERVAL.as_secs()
+        interval = COMMIT_INTERVAL.as_secs(),
+        every = RUN_EVERY.as_secs()
     )
 }
 
@@ -77,7 +80,10 @@ pub(super) async fn sandbox(
     // As it was called, so that the line can be copied whether or not it is installed.
     let program = std::env::args().next().unwrap_or_else(|| "icewright".to_owned());
     println!("look at a table       {program} inspect --config {} sandbox.shop.orders", config_path.display());
-    println!("Each writer commits every {} s; a line is printed for each step of a run.", COMMIT_INTERVAL.as_secs());
+    let (commits, runs) = (COMMIT_INTERVAL.as_secs(), RUN_EVERY.as_secs());
+    println!(
+        "Each writer commits every {commits} s, and a run starts every {runs} s; a line is printed for each of its steps."
+    );
 
     // The catalog goes last: the daemon may be in the middle of a commit.
     let catalog_stop = CancellationToken::new();

@@ -199,7 +199,7 @@ fn nothing_that_formats_a_configuration_shows_a_secret() {
     std::fs::write(dir.path().join("token"), "hunter2\n").expect("writable");
     let file = dir.path().join("c.toml");
     let text = "[catalogs.lake]\nuri = 'https://c'\nauth = { type = 'bearer', token = { file = 'token' } }\n\
-                properties = { 's3.secret-access-key' = { file = 'token' } }\n";
+                properties = { 's3.secret-access-key' = { file = 'token' }, 's3.region' = 'r' }\n";
     let loaded = Config::parse(&file.display().to_string(), text).unwrap_or_else(|problems| panic!("{problems}"));
     let lake = &loaded.config.catalogs["lake"];
     let secrets: Vec<_> = lake.secrets().map(|(key, secret)| (key, secret.resolve())).collect();
@@ -208,6 +208,9 @@ fn nothing_that_formats_a_configuration_shows_a_secret() {
         assert_eq!(secret.expect("beside the configuration").expose(), "hunter2", "{key}");
     }
     assert_eq!(lake.resolve_properties().expect("resolved")["s3.secret-access-key"], "hunter2");
+    assert_eq!(lake.resolve_properties().expect("resolved")["s3.region"], "r");
+    let again = lake.resolve_secret_properties().expect("resolved");
+    assert_eq!(again.keys().collect::<Vec<_>>(), ["s3.secret-access-key"], "the others are the catalog's to override");
     assert!(!format!("{:?}", loaded.config).contains("hunter2"));
 }
 
