@@ -1,6 +1,7 @@
 //! icewright keeps Apache Iceberg tables healthy.
 //!
-//! `config -> policy -> inspect -> plan -> rewrite -> commit -> report`: data flows one way.
+//! `config -> policy -> inspect -> plan -> rewrite -> commit -> clean -> schedule`: data flows one way. ARCHITECTURE.md in
+//! the root of the repository is the map, and `tests/it/architecture.rs` holds it.
 
 pub mod catalog;
 pub mod clean;

@@ -13,10 +13,26 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use iceberg::spec::{MAIN_BRANCH, SnapshotRef, SnapshotReference, TableMetadata};
 use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
-pub use iceberg_catalog_rest::StorageCredential;
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::error::{Context, Error, Result};
+
+/// Settings, among them secrets, for files whose path starts with a prefix (`storage-credentials` of the REST specification).
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+pub struct StorageCredential {
+    /// Start of the paths it is for; the longest that fits counts.
+    pub prefix: String,
+    /// Settings by Iceberg's names, such as `s3.session-token`.
+    pub config: HashMap<String, String>,
+}
+
+impl std::fmt::Debug for StorageCredential {
+    /// Without the settings: they hold secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StorageCredential").field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}
 
 /// Table metadata as a catalog served it, with what the library's type hides.
 #[derive(Clone)]

@@ -1,5 +1,7 @@
 //! All integration tests, in one binary so that it is linked once.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, and the panic says where")]
+
 mod architecture;
 mod clean;
 mod config_files;
