@@ -11,9 +11,10 @@ use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use async_trait::async_trait;
 use bytes::Bytes;
 use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
+use iceberg_catalog_rest::{CommitTableRequest, ListNamespaceResponse, ListTablesResponse};
 use reqwest::Method;
 use reqwest::header::{HeaderMap, HeaderValue};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -90,22 +91,6 @@ struct ConfigResponse {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
-struct NamespacePage {
-    #[serde(default)]
-    namespaces: Vec<NamespaceIdent>,
-    next_page_token: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-struct TablePage {
-    #[serde(default)]
-    identifiers: Vec<TableIdent>,
-    next_page_token: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
 struct TableResponse {
     metadata_location: Option<String>,
     metadata: serde_json::Value,
@@ -117,13 +102,6 @@ struct TableResponse {
 #[serde(rename_all = "kebab-case")]
 struct CredentialsResponse {
     storage_credentials: Vec<StorageCredential>,
-}
-
-#[derive(Serialize)]
-struct CommitBody<'a> {
-    identifier: &'a TableIdent,
-    requirements: Vec<TableRequirement>,
-    updates: Vec<TableUpdate>,
 }
 
 impl RestCatalog {
@@ -296,7 +274,7 @@ impl RestCatalog {
             let key = HeaderValue::from_str(&self.clock.uuid().hyphenated().to_string());
             headers.insert("idempotency-key", key.map_err(|e| Error::internal(e.to_string()))?);
         }
-        let body = serde_json::to_vec(&CommitBody { identifier: table, requirements, updates })?;
+        let body = serde_json::to_vec(&CommitTableRequest { identifier: Some(table.clone()), requirements, updates })?;
         let table_token = self.table_token(table);
         Ok(Request { method: Method::POST, url, headers, body: Some(Bytes::from(body)), table_token })
     }
@@ -329,7 +307,7 @@ impl Catalog for RestCatalog {
             url = format!("{url}?parent={}", connection.separator.namespace(parent)?);
         }
         let mut found = Vec::new();
-        let take = |page: NamespacePage| {
+        let take = |page: ListNamespaceResponse| {
             found.extend(page.namespaces);
             page.next_page_token
         };
@@ -341,7 +319,7 @@ impl Catalog for RestCatalog {
         let connection = self.connection().await?;
         let url = format!("{}/namespaces/{}/tables", connection.base, connection.separator.namespace(namespace)?);
         let mut found = Vec::new();
-        let take = |page: TablePage| {
+        let take = |page: ListTablesResponse| {
             found.extend(page.identifiers);
             page.next_page_token
         };

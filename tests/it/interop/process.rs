@@ -128,11 +128,14 @@ impl Process {
         self.wait_end().code()
     }
 
-    /// Waits for the end; what was printed. Fails the test unless the program succeeded.
-    pub(super) fn finish(mut self) -> String {
+    /// Waits for the end; the JSON object that was printed, among warnings perhaps. Fails the test unless the program
+    /// succeeded.
+    pub(super) fn finish(mut self) -> serde_json::Value {
         let status = self.wait_end();
         assert!(status.success(), "{}: {status}", self.name);
-        std::fs::read_to_string(&self.log).expect("read a log file")
+        let printed = std::fs::read_to_string(&self.log).expect("read a log file");
+        let answer = printed.lines().find(|line| line.starts_with('{'));
+        serde_json::from_str(answer.unwrap_or_else(|| panic!("no JSON object in {printed}"))).expect("a JSON answer")
     }
 }
 
