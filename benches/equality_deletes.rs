@@ -134,7 +134,7 @@ fn rewrite(directory: &Path, keys: u64) -> (u64, u64, u64) {
         let range = share(rows(), DATA_FILES, file);
         let count = range.end - range.start;
         let data_file = Arc::new(support::entry(&data_path(directory, file), DataContentType::Data, count, 1, &[]));
-        RewriteTask { data_file, delete_files: delete_files.clone() }
+        RewriteTask { data_file, delete_files: delete_files.clone().into() }
     });
     let group = support::group(tasks.collect());
     let store = Arc::new(support::Directory::default());

@@ -216,7 +216,7 @@ fn rewrite(directory: &Path, threads: usize) -> (u64, u64, u64) {
         let range = rows_of(file);
         let rows = range.end - range.start;
         let entry = support::entry(&path(directory, file), DataContentType::Data, rows, 1, &[]);
-        RewriteTask { data_file: Arc::new(entry), delete_files: Vec::new() }
+        RewriteTask { data_file: Arc::new(entry), delete_files: Vec::new().into() }
     });
     let group = support::group(tasks.collect());
     let store = Arc::new(support::Directory::default());

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::print;
 use crate::config::Config;
 use crate::daemon;
 use crate::error::{Error, Result};
@@ -70,34 +71,54 @@ pub(super) async fn sandbox(
         .map_err(|e| Error::unavailable(format!("write {}: {e}", config_path.display())))?;
     let loaded = Config::parse("the sandbox's configuration", &text);
     let config = loaded.map_err(|problems| Error::internal(problems.to_string()))?.config;
-    println!("Iceberg REST catalog  http://{catalog_address}  (tables sandbox: shop.orders, shop.server_logs)");
-    println!("metrics               http://{address}/metrics");
-    println!("health                http://{address}/healthz");
-    println!("files                 {}", dir.display());
-    println!("look at a table       icewright inspect --config {} sandbox.shop.orders", config_path.display());
-    println!("Each writer commits every {} s; a line is printed for each step of a run.", COMMIT_INTERVAL.as_secs());
+    print::out(&banner(dir, catalog_address, address, &config_path));
 
     // The catalog goes last: the daemon may be in the middle of a commit.
     let catalog_stop = CancellationToken::new();
     let serving = tokio::spawn(catalog.serve(catalog_listener, catalog_stop.clone()));
     let writers = tokio::spawn(run_writers(format!("http://{catalog_address}"), COMMIT_INTERVAL, cancel.clone()));
     let daemon = daemon::run(&config, listener, daemon::Echo::Lines, cancel.clone());
-    tokio::pin!(daemon);
+    tokio::pin!(daemon, writers);
     let timed = async {
         match run_for {
             Some(time) => tokio::time::sleep(time).await,
             None => std::future::pending().await,
         }
     };
+    let mut written = None;
     let result = tokio::select! {
         result = &mut daemon => result,
+        ended = &mut writers => {
+            written = Some(ended);
+            cancel.cancel();
+            daemon.await
+        }
         () = timed => {
             cancel.cancel();
             daemon.await
         }
     };
-    let written = writers.await.map_err(|e| Error::internal(format!("the writers ended: {e}")))?;
+    cancel.cancel();
+    let written = match written {
+        Some(written) => written,
+        None => writers.await,
+    };
     catalog_stop.cancel();
     let _ = tokio::time::timeout(Duration::from_secs(5), serving).await;
+    let written = written.map_err(|e| Error::internal(format!("the writers ended: {e}")))?;
     result.and(written).map(|()| 0)
+}
+
+fn banner(dir: &Path, catalog: SocketAddr, listen: SocketAddr, config: &Path) -> String {
+    format!(
+        "Iceberg REST catalog  http://{catalog}  (tables sandbox: shop.orders, shop.server_logs)\n\
+         metrics               http://{listen}/metrics\n\
+         health                http://{listen}/healthz\n\
+         files                 {}\n\
+         look at a table       icewright inspect --config {} sandbox.shop.orders\n\
+         Each writer commits every {} s; a line is printed for each step of a run.\n",
+        dir.display(),
+        config.display(),
+        COMMIT_INTERVAL.as_secs()
+    )
 }

@@ -1,6 +1,9 @@
 //! All integration tests, in one binary so that it is linked once.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails, also in its helpers")]
+
 mod clean;
+mod cli;
 mod config_files;
 mod embedded_catalog;
 mod http;
@@ -12,6 +15,7 @@ mod plan_properties;
 mod plan_support;
 mod rest_client;
 mod rewrite;
+mod schedule;
 mod storage_local;
 mod storage_s3;
 mod support;

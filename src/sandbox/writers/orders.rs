@@ -143,7 +143,7 @@ fn order_rows(schema: &Schema, checkpoint: u64, now_ms: i64, rows: &[Change]) ->
         Arc::new(TimestampMicrosecondArray::from_value(now_ms * 1_000, rows.len()).with_timezone("+00:00")),
         texts(&|c| {
             let n = below(u64::MAX, checkpoint, item(c), 5);
-            (n % 4 != 0).then(|| format!("note {n:016x} {:016x}", below(u64::MAX, checkpoint, item(c), 6)))
+            (!n.is_multiple_of(4)).then(|| format!("note {n:016x} {:016x}", below(u64::MAX, checkpoint, item(c), 6)))
         }),
     ];
     Ok(RecordBatch::try_new(Arc::new(schema_to_arrow_schema(schema)?), columns)?)

@@ -7,5 +7,5 @@ mod failures;
 mod memory_store;
 mod model;
 mod outputs;
-mod table;
+pub(crate) mod table;
 mod types;
