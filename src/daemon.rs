@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::catalog::auth::{Auth as RestAuth, SecretSource};
 use crate::catalog::rest::{RestCatalog, RestCatalogConfig};
@@ -18,7 +19,7 @@ use crate::report::metrics::Metrics;
 use crate::rewrite::memory::MemoryBudget;
 use crate::schedule::collector::collect_forever;
 use crate::schedule::env::{ActiveRuns, Env};
-use crate::schedule::fleet::{Fleet, Member};
+use crate::schedule::fleet::{ConfiguredStores, Fleet, Member};
 use crate::schedule::scheduler::Scheduler;
 use crate::server::{self, Liveness, Readiness, ServerState};
 
@@ -44,8 +45,8 @@ pub fn assemble(config: &Config, cancel: CancellationToken) -> Result<Parts> {
     let mut members = BTreeMap::new();
     for (name, settings) in &config.catalogs {
         let catalog = RestCatalog::new(rest_config(name, settings)?)?.with_observer(metrics.clone());
-        let member = Member { catalog: Arc::new(catalog), config: settings.clone(), observer: metrics.clone() };
-        members.insert(name.clone(), member);
+        let stores = ConfiguredStores { config: settings.clone(), observer: metrics.clone() };
+        members.insert(name.clone(), Member { catalog: Arc::new(catalog), stores: Arc::new(stores) });
     }
     let memory = config.limits.memory_budget_bytes();
     let env = Env {
@@ -98,45 +99,46 @@ pub enum Echo {
 }
 
 /// Runs the daemon until the token is cancelled. The listener is bound by the caller, so that a taken port is known at once.
+///
+/// When the token is cancelled no step begins any more and runs stop their groups; what is under way, such as a commit, has
+/// the grace time to come to an end and is then dropped.
 pub async fn run(loaded: &Loaded, listener: TcpListener, echo: Echo, cancel: CancellationToken) -> Result<()> {
     let config = &loaded.config;
-    let parts = assemble(config, cancel.clone())?;
-    let catalogs = parts.fleet.catalog_names();
+    let Parts { env, fleet, metrics } = assemble(config, cancel.clone())?;
+    let catalogs = fleet.catalog_names();
     let readiness = Arc::new(Readiness::new(catalogs.iter().cloned()));
-    let liveness = Arc::new(Liveness::new(parts.env.clock.now_ms(), LIVENESS_LIMIT));
-    let reporter = Arc::new(Reporter {
-        metrics: parts.metrics.clone(),
-        readiness: readiness.clone(),
-        liveness: liveness.clone(),
-        echo: echo == Echo::Lines,
-    });
+    let liveness = Arc::new(Liveness::new(env.clock.now_ms(), LIVENESS_LIMIT));
+    let echo = echo == Echo::Lines;
+    let reporter = Arc::new(Reporter::new(metrics.clone(), readiness.clone(), liveness.clone(), echo));
     let listen = listener.local_addr().map_or_else(|_| config.server.listen.to_string(), |a| a.to_string());
-    reporter.started(&listen, loaded, parts.env.clock.now_ms());
+    reporter.started(&listen, loaded, env.clock.now_ms());
 
     // The server outlives the scheduler, so that health tells of the drain.
     let server_stop = CancellationToken::new();
-    let state = ServerState { metrics: parts.metrics.clone(), readiness, liveness, clock: parts.env.clock.clone() };
+    let state = ServerState { metrics, readiness, liveness, clock: env.clock.clone() };
     let server = tokio::spawn(server::serve(listener, state, server_stop.clone()));
-    let collector = tokio::spawn(collect_forever(
-        parts.env.clone(),
-        parts.fleet.clone(),
-        reporter.clone(),
-        config.metrics.interval,
-    ));
-    let scheduler = Scheduler::new(parts.env.clone(), parts.fleet, reporter.clone(), config.limits.concurrent_tables);
-    let mut scheduling = tokio::spawn(scheduler.run());
+    let collecting = collect_forever(env.clone(), fleet.clone(), reporter.clone(), config.metrics.interval);
+    let collector = AbortOnDropHandle::new(tokio::spawn(collecting));
+    let scheduler = Scheduler::new(env, fleet, reporter.clone(), config.limits.concurrent_tables);
+    let mut scheduling = AbortOnDropHandle::new(tokio::spawn(scheduler.run()));
 
-    cancel.cancelled().await;
+    let failure = tokio::select! {
+        biased;
+        () = cancel.cancelled() => None,
+        // A process that does nothing is better ended: whoever watches it starts it again.
+        ended = &mut scheduling => Some(ended.err().map_or_else(|| "stopped".into(), |e| e.to_string())),
+    };
     reporter.stopping(config.server.grace);
-    collector.abort();
-    if tokio::time::timeout(config.server.grace, &mut scheduling).await.is_err() {
+    drop(collector);
+    if failure.is_none() && tokio::time::timeout(config.server.grace, &mut scheduling).await.is_err() {
         tracing::warn!("runs did not end within the grace time; what they wrote is in no snapshot");
-        scheduling.abort();
     }
+    drop(scheduling);
     server_stop.cancel();
+    // Answers under way have a second; nothing depends on them.
     let _ = tokio::time::timeout(Duration::from_secs(1), server).await;
     tracing::info!("stopped");
-    Ok(())
+    failure.map_or(Ok(()), |text| Err(Error::internal(format!("the scheduler ended by itself: {text}"))))
 }
 
 /// Binds the address of metrics and health.

@@ -147,6 +147,11 @@ pub trait Catalog: Send + Sync {
     async fn list_tables(&self, namespace: &NamespaceIdent) -> Result<Vec<TableIdent>>;
     /// The table's current metadata. [`crate::error::ErrorKind::NotFound`] if it is gone.
     async fn load_table(&self, table: &TableIdent) -> Result<LoadedTable>;
+    /// The directories that hold the table's files ([`crate::table::references::own_directories`]), also of a table whose
+    /// metadata cannot be read otherwise, where the catalog has a way. [`crate::error::ErrorKind::NotFound`] if it is gone.
+    async fn table_directories(&self, table: &TableIdent) -> Result<Vec<String>> {
+        crate::table::references::own_directories(&self.load_table(table).await?)
+    }
     /// New credentials for the table's files; by loading the table again, unless the catalog has a shorter way.
     async fn load_credentials(&self, table: &TableIdent) -> Result<TableCredentials> {
         let loaded = self.load_table(table).await?;

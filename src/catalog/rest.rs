@@ -26,6 +26,7 @@ use super::{Catalog, CommitOutcome, LoadedTable, RequestObserver, StorageCredent
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::http_client;
+use crate::table::references::own_directories_in;
 
 /// Pages of one listing at most.
 const PAGES_MAX: usize = 10_000;
@@ -247,12 +248,15 @@ impl RestCatalog {
         Err(Error::unavailable(format!("{url}: more than {PAGES_MAX} pages")))
     }
 
-    async fn try_load(&self, table: &TableIdent) -> Result<LoadedTable> {
+    async fn table_response(&self, table: &TableIdent) -> Result<TableResponse> {
         let connection = self.connection().await?;
         let url = format!("{}/{}", connection.base, connection.separator.table(table)?);
         let request = Request { table_token: self.table_token(table), ..get(url, connection.headers.clone()) };
-        let answer: TableResponse = self.read("load_table", request).await?;
-        let loaded = parse_table(answer)?;
+        self.read("load_table", request).await
+    }
+
+    async fn try_load(&self, table: &TableIdent) -> Result<LoadedTable> {
+        let loaded = parse_table(self.table_response(table).await?)?;
         self.remember_token(table, &loaded.config);
         Ok(loaded)
     }
@@ -329,6 +333,11 @@ impl Catalog for RestCatalog {
 
     async fn load_table(&self, table: &TableIdent) -> Result<LoadedTable> {
         self.try_load(table).await.context(|| format!("load table {table}"))
+    }
+
+    async fn table_directories(&self, table: &TableIdent) -> Result<Vec<String>> {
+        let answer = self.table_response(table).await.and_then(|answer| own_directories_in(&answer.metadata));
+        answer.context(|| format!("find the directories of table {table}"))
     }
 
     async fn load_credentials(&self, table: &TableIdent) -> Result<TableCredentials> {

@@ -311,9 +311,9 @@ async fn delete(mut deleter: Deleter, candidates: Candidates, report: &mut Expir
         keep(&mut report.kept, "content_not_deleted", &candidates.lists);
     }
     let others = [
-        ("outside_table", candidates.outside),
-        ("not_followed", candidates.not_followed),
-        ("referenced_again", sum.referenced),
+        ("outside-table", candidates.outside),
+        ("not-followed", candidates.not_followed),
+        ("referenced-again", sum.referenced),
     ];
     report.kept.extend(others.into_iter().filter(|(_, tally)| tally.files > 0));
     report.deleted = sum.deleted;

@@ -31,7 +31,7 @@ impl Tally {
 /// Kinds of files, in the order in which they are deleted: what lists others goes after what it lists, since it is the
 /// proof about them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "kebab-case")]
 pub enum FileKind {
     /// A data file.
     DataFile,
@@ -74,7 +74,7 @@ impl FileKind {
 
 /// What happened to an expiry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "kebab-case")]
 pub enum ExpireOutcome {
     /// There was nothing to expire; nothing was sent.
     #[default]
@@ -93,6 +93,7 @@ fn error_text<S: Serializer>(error: &Option<Error>, serializer: S) -> Result<S::
 
 /// An expiry.
 #[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct ExpireReport {
     /// What happened to the commit.
     pub outcome: ExpireOutcome,
@@ -128,6 +129,7 @@ pub struct Refused {
 
 /// A search for orphan files, and their removal if that was asked for.
 #[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct OrphanReport {
     /// Why nothing was done.
     pub refused: Option<Refused>,

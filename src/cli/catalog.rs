@@ -5,6 +5,7 @@ use std::path::Path;
 
 use tokio_util::sync::CancellationToken;
 
+use super::print;
 use crate::daemon;
 use crate::error::Result;
 use crate::sandbox::catalog::CatalogServer;
@@ -14,7 +15,7 @@ pub(super) async fn catalog(dir: &Path, listen: SocketAddr, cancel: Cancellation
     let server = CatalogServer::open(dir)?;
     let listener = daemon::bind(listen).await?;
     let address = listener.local_addr().unwrap_or(listen);
-    println!("Iceberg REST catalog on http://{address}, tables in {}", dir.display());
+    print::out(&format!("Iceberg REST catalog on http://{address}, tables in {}\n", dir.display()));
     server.serve(listener, cancel).await?;
     Ok(0)
 }

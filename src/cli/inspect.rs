@@ -1,15 +1,27 @@
-//! `icewright inspect`: a table's state as the metrics see it.
+//! `icewright inspect`: a table's state as the metrics see it. With `--json` one object: `table`, `metadata-location` and the
+//! fields of [`TableStats`].
 
+use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::print;
 use crate::config::Config;
 use crate::daemon;
 use crate::error::Result;
-use crate::inspect::collect_stats;
+use crate::inspect::{TableStats, collect_stats};
 use crate::plan::sizes::Sizes;
 use crate::schedule::rewrite_data_files::INSPECT_CONCURRENCY;
 use crate::schedule::run_table::Subject;
+
+/// The numbers of one table.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct TableState<'a> {
+    table: String,
+    metadata_location: &'a str,
+    #[serde(flatten)]
+    stats: &'a TableStats,
+}
 
 /// Prints the numbers.
 pub(super) async fn inspect(config: Config, table: &str, json: bool, cancel: CancellationToken) -> Result<i32> {
@@ -20,7 +32,8 @@ pub(super) async fn inspect(config: Config, table: &str, json: bool, cancel: Can
     let sizes = Sizes::resolve(&subject.resolved.policy.rewrite_data_files, loaded.metadata.properties())?;
     let stats = collect_stats(&subject.table, &parts.env.manifests, sizes.min_bytes, INSPECT_CONCURRENCY).await?;
     if json {
-        print::json(&stats)?;
+        let (table, metadata_location) = (name.to_string(), loaded.metadata_location.as_str());
+        print::json(&TableState { table, metadata_location, stats: &stats })?;
     } else {
         print::stats(&name.to_string(), loaded, &stats)?;
     }

@@ -132,7 +132,7 @@ pub fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("icewright: start the runtime: {error}");
+            print::err(&format!("icewright: start the runtime: {error}"));
             return ExitCode::FAILURE;
         }
     };
@@ -142,7 +142,7 @@ pub fn main() -> ExitCode {
     match result {
         Ok(exit) => code(exit),
         Err(error) => {
-            eprintln!("icewright: {error}");
+            print::err(&format!("icewright: {error}"));
             ExitCode::from(if error.kind() == ErrorKind::Config { EXIT_CONFIG } else { 1 })
         }
     }

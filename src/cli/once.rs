@@ -1,4 +1,21 @@
 //! `icewright once`: one pass over the tables, in the foreground.
+//!
+//! With `--json` there is one object per line and table, with stable keys:
+//!
+//! ```text
+//! {"table": "catalog.namespace.table",
+//!  "run-id": "...",                            as in file names and snapshot summaries
+//!  "outcome": "success" | "failed" | "cancelled",
+//!  "steps": [                                  those that were begun, in order
+//!    {"step": "rewrite-data-files", ...},      RewriteReport
+//!    {"step": "clean-up",                      CleanUpReport
+//!     "expire-snapshots": {...} | null,        ExpireReport
+//!     "remove-orphan-files": {...} | null,     OrphanReport
+//!     "skipped": {"<action>": "<why>"},
+//!     "errors": {"<action>": "<why>"}}],
+//!  "not-due": "<why the clean-ups were not done>" | null,
+//!  "error": "<why the pass could not go on>" | null}
+//! ```
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -11,8 +28,9 @@ use tokio_util::sync::CancellationToken;
 use super::{print, select};
 use crate::config::Config;
 use crate::daemon;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::policy::TableName;
+use crate::report::Outcome;
 use crate::rewrite::Progress;
 use crate::schedule::env::Env;
 use crate::schedule::fleet::Fleet;
@@ -26,8 +44,8 @@ pub(super) struct TableReport {
     pub(super) table: String,
     /// The run, as it stands in file names and snapshot summaries.
     pub(super) run_id: String,
-    /// `success`, `failed` ...
-    pub(super) outcome: &'static str,
+    /// Success, failed or cancelled.
+    pub(super) outcome: Outcome,
     /// Reports of the steps done, in order.
     pub(super) steps: Vec<StepReport>,
     /// Why the clean-ups were not done in this pass.
@@ -36,15 +54,17 @@ pub(super) struct TableReport {
     pub(super) error: Option<String>,
 }
 
-impl TableReport {
-    fn conclude(mut self) -> Self {
-        let failed = self.error.is_some() || self.steps.iter().any(|step| step.outcome().is_failure());
-        self.outcome = if failed { "failed" } else { "success" };
-        self
-    }
+/// How a pass is made.
+struct Pass {
+    env: Env,
+    fleet: Arc<Fleet>,
+    /// Whether to leave the clean-ups if they are not due yet.
+    no_wait: bool,
+    /// Whether somebody watches.
+    show_progress: bool,
 }
 
-/// Runs the pass. Exit code 1 if any table failed.
+/// Runs the pass. Exit code 1 if any table failed, or if the pass was stopped.
 pub(super) async fn once(
     config: Config,
     table: Option<&str>,
@@ -55,75 +75,80 @@ pub(super) async fn once(
     let parts = daemon::assemble(&config, cancel)?;
     let names = select::tables(&parts.fleet, table).await?;
     if names.is_empty() {
-        eprintln!("no table matches a policy");
-        return Ok(0);
+        print::err("no table matches a policy");
     }
     let show_progress = !json && std::io::stderr().is_terminal();
-    let mut failed = false;
-    let mut passes = stream::iter(names)
-        .map(|name| pass(&parts.env, &parts.fleet, name, no_wait, show_progress))
-        .buffer_unordered(config.limits.concurrent_tables);
+    let pass = Pass { env: parts.env, fleet: parts.fleet, no_wait, show_progress };
+    let mut all_done = true;
+    let mut passes =
+        stream::iter(names).map(|name| pass.maintain(name)).buffer_unordered(config.limits.concurrent_tables);
     while let Some(report) = passes.next().await {
-        failed |= report.outcome == "failed";
-        if json { print::json(&report)? } else { print::table_report(&report) }
+        all_done &= report.outcome == Outcome::Success;
+        if json {
+            // Whether or not somebody reads it, the work goes on.
+            print::json(&report)?;
+        } else {
+            print::table_report(&report);
+        }
     }
-    Ok(i32::from(failed))
+    Ok(i32::from(!all_done))
 }
 
-async fn pass(env: &Env, fleet: &Fleet, name: TableName, no_wait: bool, show_progress: bool) -> TableReport {
-    let run = Run::start(env);
-    let mut report = TableReport {
-        table: name.to_string(),
-        run_id: run.run_id.to_string(),
-        outcome: "success",
-        steps: Vec::new(),
-        not_due: None,
-        error: None,
-    };
-    if let Err(error) = steps(env, fleet, &name, run, no_wait, show_progress, &mut report).await {
-        report.error = Some(error.to_string());
+impl Pass {
+    async fn maintain(&self, name: TableName) -> TableReport {
+        let run = Run::start(&self.env);
+        let mut report = TableReport {
+            table: name.to_string(),
+            run_id: run.run_id.to_string(),
+            outcome: Outcome::Success,
+            steps: Vec::new(),
+            not_due: None,
+            error: None,
+        };
+        let ended = self.steps(&name, run, &mut report).await;
+        let failed = report.steps.iter().any(|step| step.outcome().is_failure());
+        report.outcome = match &ended {
+            Err(error) if error.kind() != ErrorKind::Cancelled => Outcome::Failed,
+            Ok(()) | Err(_) if failed => Outcome::Failed,
+            Err(_) => Outcome::Cancelled,
+            Ok(()) => Outcome::Success,
+        };
+        report.error = ended.err().map(|error| error.to_string());
+        report
     }
-    report.conclude()
-}
 
-async fn steps(
-    env: &Env,
-    fleet: &Fleet,
-    name: &TableName,
-    run: Run,
-    no_wait: bool,
-    show_progress: bool,
-    report: &mut TableReport,
-) -> Result<()> {
-    let subject = Subject::load(fleet, name).await?;
-    let progress = Arc::new(Progress::default());
-    let shown = show_progress.then(|| print::show_progress(name.to_string(), progress.clone()));
-    let rewritten = rewrite_step(env, &subject, run, progress).await;
-    if let Some(shown) = shown {
-        shown.abort();
-    }
-    let unsettled = matches!(&rewritten.report, StepReport::RewriteDataFiles(r) if r.unsettled_commits > 0);
-    report.steps.push(rewritten.report);
-    if unsettled {
-        report.not_due = Some("a commit's outcome is not known yet; nothing is deleted meanwhile".into());
-        return Ok(());
-    }
-    let wait = rewritten.next.at_ms - env.clock.now_ms();
-    if wait > 0 {
-        let wait = Duration::from_millis(wait.unsigned_abs());
-        if no_wait {
-            report.not_due = Some(format!("{}: {} s left", rewritten.next.why, wait.as_secs() + 1));
+    async fn steps(&self, name: &TableName, run: Run, report: &mut TableReport) -> Result<()> {
+        let Self { env, fleet, .. } = self;
+        let subject = Subject::load(fleet, name).await?;
+        let progress = Arc::new(Progress::default());
+        let shown = self.show_progress.then(|| print::show_progress(name.to_string(), progress.clone()));
+        let rewritten = rewrite_step(env, &subject, run, progress).await;
+        drop(shown);
+        let unsettled = matches!(&rewritten.report, StepReport::RewriteDataFiles(r) if r.unsettled_commits > 0);
+        report.steps.push(rewritten.report);
+        if unsettled {
+            report.not_due = Some("a commit's outcome is not known yet; nothing is deleted meanwhile".into());
             return Ok(());
         }
-        tokio::select! {
-            () = tokio::time::sleep(wait) => {}
-            () = env.cancel.cancelled() => {
-                report.not_due = Some("stopped during the delay".into());
-                return Ok(());
-            }
+        let wait_ms = rewritten.other.at_ms.saturating_sub(env.clock.now_ms()).max(0);
+        let wait = Duration::from_millis(wait_ms.unsigned_abs());
+        if !wait.is_zero() && self.no_wait {
+            report.not_due = Some(format!("{}: {} s left", rewritten.other.why, wait.as_secs() + 1));
+            return Ok(());
         }
+        if !wait.is_zero() && self.show_progress {
+            print::show_waiting(&report.table, wait);
+        }
+        tokio::select! {
+            biased;
+            () = env.cancel.cancelled() => {
+                report.not_due = Some("the pass was stopped before".into());
+                return Err(Error::new(ErrorKind::Cancelled, "stopped"));
+            }
+            () = tokio::time::sleep(wait) => {}
+        }
+        let subject = Subject::load(fleet, name).await?;
+        report.steps.push(clean_up_step(env, fleet, name, &subject, run, &|_| {}).await?.report);
+        Ok(())
     }
-    let subject = Subject::load(fleet, name).await?;
-    report.steps.push(clean_up_step(env, fleet, name, subject, run, &|_| {}).await?.report);
-    Ok(())
 }

@@ -1,4 +1,8 @@
 //! `icewright plan`: what each action would do now, and why, and why not. Changes nothing.
+//!
+//! With `--json` there is one object per line and table: `table`, `policies`, `commit-interval-s`, `delay-s`, `origins`,
+//! `next-step`, and for each of `rewrite-data-files`, `expire-snapshots` and `remove-orphan-files` either
+//! `{"would": {...}}` or `{"nothing": "<why>"}`; for a table that could not be looked at `table` and `error`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,6 +19,7 @@ use crate::plan::expire_snapshots::plan_expire_snapshots;
 use crate::plan::{ExpirePlan, RewritePlan, Skipped};
 use crate::policy::TableName;
 use crate::report::run_report::RewriteReport;
+use crate::schedule::due::NextStep;
 use crate::schedule::rewrite_data_files;
 use crate::schedule::run_table::Subject;
 
@@ -32,6 +37,13 @@ pub(super) struct TablePlan {
     pub(super) rewrite_data_files: ActionPlan<RewriteOutline>,
     pub(super) expire_snapshots: ActionPlan<ExpireOutline>,
     pub(super) remove_orphan_files: ActionPlan<OrphanReport>,
+}
+
+/// A table that could not be looked at.
+#[derive(Debug, Serialize)]
+struct NotPlanned {
+    table: String,
+    error: String,
 }
 
 /// A plan, or why there is none.
@@ -70,13 +82,19 @@ pub(super) async fn plan(config: Config, table: Option<&str>, json: bool, cancel
     let parts = daemon::assemble(&config, cancel)?;
     let mut failed = false;
     for name in select::tables(&parts.fleet, table).await? {
-        match plan_table(&parts, &name).await {
+        let planned = plan_table(&parts, &name).await;
+        failed |= planned.is_err();
+        let read = match planned {
             Ok(plan) if json => print::json(&plan)?,
             Ok(plan) => print::table_plan(&plan),
+            Err(error) if json => print::json(&NotPlanned { table: name.to_string(), error: error.to_string() })?,
             Err(error) => {
-                failed = true;
-                eprintln!("{name}: {error}");
+                print::err(&format!("{name}: {error}"));
+                true
             }
+        };
+        if !read {
+            break;
         }
     }
     Ok(i32::from(failed))
@@ -86,7 +104,7 @@ async fn plan_table(parts: &Parts, name: &TableName) -> Result<TablePlan> {
     let env = &parts.env;
     let subject = Subject::load(&parts.fleet, name).await?;
     let policy = &subject.resolved.policy;
-    let next = subject.first_step(env.clock.now_ms())?;
+    let next = subject.first_step(env.clock.now_ms())?.next;
     let rewrite = rewrite_data_files::plan(env, &subject.table, policy, subject.commit_interval).await;
     let rewrite_data_files = match rewrite {
         Ok(Ok(plan)) if plan.groups.is_empty() => ActionPlan::Nothing(nothing_to_rewrite(&plan)),
@@ -107,8 +125,8 @@ async fn plan_table(parts: &Parts, name: &TableName) -> Result<TablePlan> {
     })
 }
 
-fn next_step(next: &crate::schedule::due::NextStep, now_ms: i64) -> String {
-    let wait = Duration::from_millis((next.at_ms - now_ms).max(0).unsigned_abs()).as_secs();
+fn next_step(next: &NextStep, now_ms: i64) -> String {
+    let wait = Duration::from_millis(next.at_ms.saturating_sub(now_ms).max(0).unsigned_abs()).as_secs();
     let step = next.step.as_str();
     if wait == 0 { format!("{step} now ({})", next.why) } else { format!("{step} in {wait} s ({})", next.why) }
 }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{IsTerminal, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
-use tokio::task::JoinHandle;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::once::TableReport;
 use super::plan::{ActionPlan, TablePlan};
@@ -20,11 +20,21 @@ use crate::report::run_report::RewriteReport;
 use crate::rewrite::Progress;
 use crate::schedule::run_table::{CleanUpReport, StepReport};
 
-/// One line of JSON.
-pub(super) fn json(value: &impl Serialize) -> Result<()> {
-    let line = serde_json::to_string(value)?;
-    println!("{line}");
-    Ok(())
+/// Writes to standard output. `false`: nobody reads any more, for instance a pager that was closed. That is no failure:
+/// what was asked for is still done, and the exit code still tells of it.
+pub(crate) fn out(text: &str) -> bool {
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_ok()
+}
+
+/// A line on standard error, whether or not somebody reads it.
+pub(crate) fn err(line: &str) {
+    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
+/// One line of JSON; `false` as for [`out`].
+pub(super) fn json(value: &impl Serialize) -> Result<bool> {
+    Ok(out(&format!("{}\n", serde_json::to_string(value)?)))
 }
 
 /// `1536` as `1.5 KiB`.
@@ -39,39 +49,45 @@ pub(crate) fn bytes(count: u64) -> String {
     if unit == 0 { format!("{count} B") } else { format!("{value:.1} {}", UNITS[unit]) }
 }
 
-/// Keeps one line on the terminal up to date until aborted.
-pub(super) fn show_progress(table: String, progress: Arc<Progress>) -> JoinHandle<()> {
-    tokio::spawn(async move {
+/// To the start of the terminal's line, and wipe it.
+const CLEAR_LINE: &str = "\r\x1b[2K";
+
+/// Keeps one line on the terminal up to date until dropped.
+pub(super) fn show_progress(table: String, progress: Arc<Progress>) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(async move {
         loop {
             tokio::time::sleep(Duration::from_millis(500)).await;
             let rows = progress.rows();
             let read = bytes(progress.bytes_read());
             let written = bytes(progress.bytes_written());
-            eprint!("\r\x1b[2K{table}: {rows} rows, read {read}, written {written}");
             // A terminal that is gone is no reason to stop working.
-            let _ = std::io::stderr().flush();
+            let _ = write!(std::io::stderr(), "{CLEAR_LINE}{table}: {rows} rows, read {read}, written {written}");
         }
-    })
+    }))
+}
+
+/// Says on the terminal what is waited for.
+pub(super) fn show_waiting(table: &str, wait: Duration) {
+    let seconds = wait.as_secs() + 1;
+    let _ = write!(std::io::stderr(), "{CLEAR_LINE}{table}: waits {seconds} s before the clean-ups");
 }
 
 /// The report of `once`.
 pub(super) fn table_report(report: &TableReport) {
-    let mut text = format!("\r\x1b[2K{}: {}\n", report.table, report.outcome);
-    if !std::io::IsTerminal::is_terminal(&std::io::stdout()) {
-        text = format!("{}: {}\n", report.table, report.outcome);
-    }
+    let clear = if std::io::stderr().is_terminal() && std::io::stdout().is_terminal() { CLEAR_LINE } else { "" };
+    let mut text = format!("{clear}{}: {}\n", report.table, report.outcome.as_str());
     for step in &report.steps {
         match step {
             StepReport::RewriteDataFiles(rewrite) => rewrite_lines(&mut text, rewrite),
             StepReport::CleanUp(clean_up) => clean_up_lines(&mut text, clean_up),
         }
     }
-    for (label, value) in [("clean-up not due", &report.not_due), ("error", &report.error)] {
+    for (label, value) in [("clean-up not done", &report.not_due), ("error", &report.error)] {
         if let Some(value) = value {
             line(&mut text, label, value);
         }
     }
-    print!("{text}");
+    out(&text);
 }
 
 fn line(text: &mut String, label: &str, value: &str) {
@@ -203,8 +219,8 @@ fn orphan_summary(report: &OrphanReport) -> String {
     )
 }
 
-/// The plan of one table.
-pub(super) fn table_plan(plan: &TablePlan) {
+/// The plan of one table; `false` as for [`out`].
+pub(super) fn table_plan(plan: &TablePlan) -> bool {
     let mut text = format!("{}\n", plan.table);
     line(&mut text, "policies", &plan.policies.join(", "));
     line(&mut text, "commit interval", &format!("{} s, delay {} s", plan.commit_interval_s, plan.delay_s));
@@ -245,7 +261,7 @@ pub(super) fn table_plan(plan: &TablePlan) {
     for (key, origin) in &plan.origins {
         let _ = writeln!(text, "    {key}: {origin}");
     }
-    print!("{text}");
+    out(&text)
 }
 
 /// The numbers of one table.
@@ -261,6 +277,6 @@ pub(super) fn stats(name: &str, loaded: &LoadedTable, stats: &TableStats) -> Res
             line(&mut text, &key, &shown);
         }
     }
-    print!("{text}");
+    out(&text);
     Ok(())
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::print;
 use crate::config::Config;
 use crate::daemon;
 use crate::error::{Error, Result};
@@ -73,39 +74,57 @@ pub(super) async fn sandbox(
         .map_err(|e| Error::unavailable(format!("write {}: {e}", config_path.display())))?;
     let loaded = Config::parse("the sandbox's configuration", &text);
     let loaded = loaded.map_err(|problems| Error::internal(problems.to_string()))?;
-    println!("Iceberg REST catalog  http://{catalog_address}  (tables sandbox: shop.orders, shop.server_logs)");
-    println!("metrics               http://{address}/metrics");
-    println!("health                http://{address}/healthz");
-    println!("files                 {}", dir.display());
-    // As it was called, so that the line can be copied whether or not it is installed.
-    let program = std::env::args().next().unwrap_or_else(|| "icewright".to_owned());
-    println!("look at a table       {program} inspect --config {} sandbox.shop.orders", config_path.display());
-    let (commits, runs) = (COMMIT_INTERVAL.as_secs(), RUN_EVERY.as_secs());
-    println!(
-        "Each writer commits every {commits} s, and a run starts every {runs} s; a line is printed for each of its steps."
-    );
+    print::out(&banner(dir, catalog_address, address, &config_path));
 
     // The catalog goes last: the daemon may be in the middle of a commit.
     let catalog_stop = CancellationToken::new();
     let serving = tokio::spawn(catalog.serve(catalog_listener, catalog_stop.clone()));
     let writers = tokio::spawn(run_writers(format!("http://{catalog_address}"), COMMIT_INTERVAL, cancel.clone()));
     let daemon = daemon::run(&loaded, listener, daemon::Echo::Lines, cancel.clone());
-    tokio::pin!(daemon);
+    tokio::pin!(daemon, writers);
     let timed = async {
         match run_for {
             Some(time) => tokio::time::sleep(time).await,
             None => std::future::pending().await,
         }
     };
+    let mut written = None;
     let result = tokio::select! {
         result = &mut daemon => result,
+        ended = &mut writers => {
+            written = Some(ended);
+            cancel.cancel();
+            daemon.await
+        }
         () = timed => {
             cancel.cancel();
             daemon.await
         }
     };
-    let written = writers.await.map_err(|e| Error::internal(format!("the writers ended: {e}")))?;
+    cancel.cancel();
+    let written = match written {
+        Some(written) => written,
+        None => writers.await,
+    };
     catalog_stop.cancel();
     let _ = tokio::time::timeout(Duration::from_secs(5), serving).await;
+    let written = written.map_err(|e| Error::internal(format!("the writers ended: {e}")))?;
     result.and(written).map(|()| 0)
+}
+
+fn banner(dir: &Path, catalog: SocketAddr, listen: SocketAddr, config: &Path) -> String {
+    // As it was called, so that the line can be copied whether or not it is installed.
+    let program = std::env::args().next().unwrap_or_else(|| "icewright".to_owned());
+    format!(
+        "Iceberg REST catalog  http://{catalog}  (tables sandbox: shop.orders, shop.server_logs)\n\
+         metrics               http://{listen}/metrics\n\
+         health                http://{listen}/healthz\n\
+         files                 {}\n\
+         look at a table       {program} inspect --config {} sandbox.shop.orders\n\
+         Each writer commits every {} s, and a run starts every {} s; a line is printed for each of its steps.\n",
+        dir.display(),
+        config.display(),
+        COMMIT_INTERVAL.as_secs(),
+        RUN_EVERY.as_secs()
+    )
 }

@@ -1,6 +1,6 @@
 //! Which tables a command works on.
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::policy::TableName;
 use crate::schedule::fleet::Fleet;
 
@@ -8,10 +8,7 @@ use crate::schedule::fleet::Fleet;
 pub(super) async fn tables(fleet: &Fleet, table: Option<&str>) -> Result<Vec<TableName>> {
     if let Some(text) = table {
         let name: TableName = text.parse()?;
-        if fleet.policy(&name)?.is_none() {
-            let message = format!("no policy matches {name}: add it to the `tables` of a [[policies]] entry");
-            return Err(Error::new(ErrorKind::Config, message));
-        }
+        fleet.policy(&name)?;
         return Ok(vec![name]);
     }
     let mut tables = Vec::new();

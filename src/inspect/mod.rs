@@ -22,6 +22,7 @@ use crate::table::{FileEntry, PartitionTuple, TableHandle, TableState};
 
 /// A table's health in numbers, as metrics, `inspect` and the page show it.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct TableStats {
     /// Live data files of the current snapshot.
     pub data_files: u64,

@@ -12,6 +12,7 @@ use crate::table::label::partition_label;
 
 /// Data files of one partition of the current snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct PartitionStats {
     /// The partition for people, such as `hour=2025-04-01 15`.
     pub partition: String,

@@ -44,7 +44,7 @@ impl OrphanRules {
 
 /// Why an unreferenced file may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "kebab-case")]
 pub enum Garbage {
     /// Written by a run of this project that is over.
     RunOver,
@@ -60,7 +60,7 @@ pub enum Garbage {
 
 /// Why an unreferenced file stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "kebab-case")]
 pub enum Kept {
     /// Provable garbage that has not reached `older-than`.
     TooYoung,

@@ -1,6 +1,7 @@
 //! Every occurrence has one function here, which drives its log line, its metrics and, in the sandbox, its line on the terminal.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::clean::{ExpireReport, OrphanReport};
@@ -9,26 +10,44 @@ use crate::config::Loaded;
 use crate::error::Error;
 use crate::inspect::TableStats;
 use crate::policy::TableName;
+use crate::report::Action;
 use crate::report::metrics::{self, Backoff, Metrics, RunCounts, RunRecord};
-use crate::report::run_report::RewriteReport;
-use crate::report::{Action, Outcome};
+use crate::report::run_report::{RewriteReport, outcome_of};
 use crate::schedule::due::{NextStep, Step};
 use crate::schedule::run_table::{CleanUpReport, Run, StepDone, StepReport};
 use crate::server::{Liveness, Readiness};
 
 /// Tells the world what happens.
 pub struct Reporter {
-    /// Metrics.
-    pub metrics: Arc<Metrics>,
-    /// Whether the process can work.
-    pub readiness: Arc<Readiness>,
-    /// Whether the process works.
-    pub liveness: Arc<Liveness>,
-    /// Whether to print a line for each step, for people who watch.
-    pub echo: bool,
+    metrics: Arc<Metrics>,
+    readiness: Arc<Readiness>,
+    liveness: Arc<Liveness>,
+    echo: bool,
+    maintained: Mutex<BTreeSet<TableName>>,
 }
 
 impl Reporter {
+    /// Tells metrics and health, and, if `echo` is set, people who watch: a line on standard output for each step.
+    pub fn new(metrics: Arc<Metrics>, readiness: Arc<Readiness>, liveness: Arc<Liveness>, echo: bool) -> Self {
+        Self { metrics, readiness, liveness, echo, maintained: Mutex::default() }
+    }
+
+    /// The tables that were found and are not gone.
+    pub fn maintained(&self) -> BTreeSet<TableName> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<TableName>> {
+        // A set is whole after any panic.
+        self.maintained.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn echo(&self, name: &TableName, line: &str) {
+        if self.echo {
+            print::out(&format!("{name}: {line}\n"));
+        }
+    }
+
     /// The daemon is up.
     pub fn started(&self, listen: &str, loaded: &Loaded, now_ms: i64) {
         self.readiness.config_loaded();
@@ -53,20 +72,26 @@ impl Reporter {
         self.readiness.catalog_reached(catalog);
     }
 
-    /// Numbers of a table were collected.
+    /// Numbers of a table were collected. Those of a table that is gone meanwhile would bring its series back.
     pub fn stats(&self, name: &TableName, stats: &TableStats) {
-        self.metrics.record_stats(name, stats);
+        let maintained = self.lock();
+        if maintained.contains(name) {
+            self.metrics.record_stats(name, stats);
+        }
     }
 
     /// A table is maintained from now on.
     pub fn table_found(&self, name: &TableName) {
         tracing::info!(table = %name, "maintained from now on");
+        self.lock().insert(name.clone());
         self.metrics.register_table(name);
     }
 
     /// A table left the catalog or the policies.
     pub fn table_gone(&self, name: &TableName) {
         tracing::info!(table = %name, "no longer maintained");
+        let mut maintained = self.lock();
+        maintained.remove(name);
         self.metrics.forget_table(name);
     }
 
@@ -85,11 +110,7 @@ impl Reporter {
     /// A step begins.
     pub fn step_started(&self, name: &TableName, run: Run, step: Step) {
         tracing::info!(table = %name, run_id = %run.run_id, step = step.as_str(), "step started");
-        let first = match step {
-            Step::RewriteDataFiles => Action::RewriteDataFiles,
-            Step::CleanUp => Action::ExpireSnapshots,
-        };
-        self.action_started(name, first);
+        self.action_started(name, first_action(step));
     }
 
     /// An action begins.
@@ -119,9 +140,7 @@ impl Reporter {
             }
             StepReport::CleanUp(report) => self.clean_up_done(name, report, finished_ms),
         }
-        if self.echo {
-            println!("{name}: {}", print::step_summary(&done.report));
-        }
+        self.echo(name, &print::step_summary(&done.report));
     }
 
     fn clean_up_done(&self, name: &TableName, report: &CleanUpReport, finished_ms: i64) {
@@ -142,23 +161,28 @@ impl Reporter {
 
     /// A step could not be done at all.
     pub fn step_failed(&self, name: &TableName, run: Run, step: Step, error: &Error, finished_ms: i64) {
-        let kind = error.kind().as_str();
-        tracing::warn!(table = %name, run_id = %run.run_id, step = step.as_str(), kind, %error, "step failed; it is tried again later");
-        let action = match step {
-            Step::RewriteDataFiles => Action::RewriteDataFiles,
-            Step::CleanUp => Action::ExpireSnapshots,
-        };
-        let (duration, counts) = (Duration::ZERO, RunCounts::default());
-        self.metrics.record_run(name, &RunRecord { action, outcome: Outcome::Failed, duration, finished_ms, counts });
-        if self.echo {
-            println!("{name}: {} failed: {error}", step.as_str());
+        let (kind, outcome, step_name) = (error.kind().as_str(), outcome_of(error.kind()), step.as_str());
+        if outcome.is_failure() {
+            tracing::warn!(table = %name, run_id = %run.run_id, step = step_name, kind, %error, "step failed; it is tried again later");
+        } else {
+            tracing::info!(table = %name, run_id = %run.run_id, step = step_name, kind, %error, "step not possible; it is tried again later");
         }
+        let (action, duration, counts) = (first_action(step), Duration::ZERO, RunCounts::default());
+        self.metrics.record_run(name, &RunRecord { action, outcome, duration, finished_ms, counts });
+        self.echo(name, &format!("{step_name} {}: {error}", outcome.as_str()));
     }
 
     /// A catalog could not be asked for its tables.
     pub fn catalog_failed(&self, catalog: &str, error: &Error) {
         tracing::warn!(catalog, %error, "the catalog's tables could not be listed; known tables go on");
         self.readiness.catalog_failed(catalog, &error.to_string());
+    }
+}
+
+fn first_action(step: Step) -> Action {
+    match step {
+        Step::RewriteDataFiles => Action::RewriteDataFiles,
+        Step::CleanUp => Action::ExpireSnapshots,
     }
 }
 

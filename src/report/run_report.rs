@@ -1,5 +1,7 @@
 //! What a run did, what it left alone, and why. Serialised by `--json`; keys are stable.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use crate::error::{Error, ErrorKind};
@@ -12,8 +14,8 @@ use crate::report::Outcome;
 pub struct RewriteReport {
     /// How it ended.
     pub outcome: Outcome,
-    /// Whether the table's metadata or data contradicts the specification, so that trying again is of no use until it changes.
-    pub data_invalid: bool,
+    /// Whether the table's metadata contradicts the specification, so that nothing is done to the table until it changes.
+    pub metadata_invalid: bool,
     /// Why nothing was done, or why it failed.
     pub reason: Option<String>,
     /// Live data files looked at.
@@ -70,7 +72,7 @@ impl RewriteReport {
     pub fn new() -> Self {
         Self {
             outcome: Outcome::Skipped,
-            data_invalid: false,
+            metadata_invalid: false,
             reason: None,
             considered_data_files: 0,
             planned_groups: 0,
@@ -104,13 +106,12 @@ impl RewriteReport {
 
     /// Could not even begin.
     pub fn failed(error: &Error) -> Self {
-        let data_invalid = error.kind() == ErrorKind::DataInvalid;
-        Self { outcome: outcome_of(error.kind()), data_invalid, reason: Some(error.to_string()), ..Self::new() }
+        let metadata_invalid = error.kind() == ErrorKind::DataInvalid;
+        Self { outcome: outcome_of(error.kind()), metadata_invalid, reason: Some(error.to_string()), ..Self::new() }
     }
 
     /// Remembers an error line.
     pub fn note(&mut self, error: &Error) {
-        self.data_invalid |= error.kind() == ErrorKind::DataInvalid;
         if self.errors.len() < Self::MAX_ERRORS {
             self.errors.push(error.to_string());
         }
@@ -131,6 +132,15 @@ impl RewriteReport {
         };
         if self.outcome != Outcome::Success && self.reason.is_none() {
             self.reason = self.errors.first().cloned();
+        }
+    }
+
+    /// The run was stopped since it took too long: unlike a stop of the process that is a failure.
+    pub fn time_is_up(&mut self, run_timeout: Duration) {
+        if self.outcome == Outcome::Cancelled {
+            self.outcome = Outcome::Failed;
+            let limit = run_timeout.as_secs();
+            self.reason = Some(format!("given up: a run may take {limit} s (`limits.run-timeout`)"));
         }
     }
 }

@@ -1,11 +1,14 @@
 //! Collects the numbers of every maintained table, on its own interval, apart from runs.
 
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{StreamExt, stream};
+use futures::{FutureExt, StreamExt, stream};
+use tokio::time::Instant;
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::inspect::collect_stats;
 use crate::plan::sizes::Sizes;
 use crate::policy::TableName;
@@ -17,27 +20,46 @@ use crate::schedule::run_table::Subject;
 
 /// Tables looked at at the same time.
 const TABLES_CONCURRENCY: usize = 4;
+/// How often the collector looks for tables that are due; a new table is seen this soon.
+const TICK: Duration = Duration::from_secs(1);
 
-/// Collects again and again.
+/// Collects each maintained table's numbers `every` so often until the process is told to stop.
+/// A round begins only after the one before has ended.
 pub async fn collect_forever(env: Env, fleet: Arc<Fleet>, reporter: Arc<Reporter>, every: Duration) {
-    let mut interval = tokio::time::interval(every);
-    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let cancel = env.cancel.clone();
+    tokio::select! {
+        () = cancel.cancelled() => {}
+        () = rounds(&env, &fleet, &reporter, every) => {}
+    }
+}
+
+async fn rounds(env: &Env, fleet: &Fleet, reporter: &Reporter, every: Duration) {
+    let mut tick = tokio::time::interval(TICK);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut begun: HashMap<TableName, Instant> = HashMap::new();
     loop {
-        interval.tick().await;
-        for catalog in fleet.catalog_names() {
-            // A catalog that is down is reported by the scheduler's own look.
-            let Ok(names) = fleet.discover(&catalog).await else { continue };
-            stream::iter(names)
-                .for_each_concurrent(TABLES_CONCURRENCY, |name| {
-                    let (env, fleet, reporter) = (&env, &fleet, &reporter);
-                    async move {
-                        if let Err(error) = collect(env, fleet, reporter, &name).await {
-                            events::collection_failed(&name, &error);
-                        }
-                    }
-                })
-                .await;
-        }
+        tick.tick().await;
+        let now = Instant::now();
+        let maintained = reporter.maintained();
+        begun.retain(|name, _| maintained.contains(name));
+        let is_due = |name: &TableName| begun.get(name).is_none_or(|at| now.duration_since(*at) >= every);
+        let due: Vec<TableName> = maintained.into_iter().filter(is_due).collect();
+        begun.extend(due.iter().map(|name| (name.clone(), now)));
+        // Collected first: a stream over a closure that borrows is not provably `Send`.
+        let looks: Vec<_> = due.into_iter().map(|name| look(env, fleet, reporter, name)).collect();
+        stream::iter(looks).buffer_unordered(TABLES_CONCURRENCY).collect::<()>().await;
+    }
+}
+
+async fn look(env: &Env, fleet: &Fleet, reporter: &Reporter, name: TableName) {
+    let panicked = |_| Err(Error::internal("panicked"));
+    let collected =
+        AssertUnwindSafe(collect(env, fleet, reporter, &name)).catch_unwind().await.unwrap_or_else(panicked);
+    match collected {
+        Ok(()) => {}
+        // The scheduler finds out by itself, and forgets the table.
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => events::collection_failed(&name, &error),
     }
 }
 

@@ -7,10 +7,10 @@
 use std::time::Duration;
 
 use crate::error::Result;
-use crate::policy::TablePolicy;
+use crate::policy::{Schedule, TablePolicy};
 use crate::table::history::OwnRun;
 
-/// A cron time missed by less than this (a restart, a deployment) is made up for; an older one is left to the next.
+/// A cron time missed by less than this (a restart, a deployment) is made up for at a start; an older one is left to the next.
 const CATCH_UP: Duration = Duration::from_secs(60 * 60);
 /// First and longest wait after a failure.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(60 * 60));
@@ -41,61 +41,131 @@ impl NextStep {
     }
 }
 
-/// The step of a table just met: after a start, or when it appears.
-pub fn first_step(own: Option<&OwnRun>, policy: &TablePolicy, delay: Duration, now_ms: i64) -> Result<NextStep> {
+/// Where a table stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// What it waits for.
+    pub next: NextStep,
+    /// From when the schedule counts the table's next run, milliseconds since the epoch.
+    pub since_ms: i64,
+}
+
+/// Where a table just met stands: after a start, or when it appears.
+pub fn first_step(own: Option<&OwnRun>, policy: &TablePolicy, delay: Duration, now_ms: i64) -> Result<Standing> {
     let Some(own) = own else {
         return first_rewrite(policy, now_ms);
     };
+    let since_ms = match policy.schedule {
+        Schedule::Every(_) => own.run_id.started_ms(),
+        Schedule::Cron(_) => own.run_id.started_ms().max(catch_up_from(now_ms)),
+    };
     if !own.complete {
-        return Ok(NextStep::new(Step::RewriteDataFiles, now_ms, "the last run was cut short"));
+        let next = NextStep::new(Step::RewriteDataFiles, now_ms, "the last run was cut short");
+        return Ok(Standing { next, since_ms });
     }
-    let next_rewrite = policy.schedule.next_after(own.run_id.started_ms(), &policy.zone()?)?;
-    let clean_up = after_commit(own.committed_ms, delay);
-    if clean_up <= now_ms && next_rewrite <= now_ms {
-        return Ok(NextStep::new(Step::RewriteDataFiles, now_ms, "the schedule's time has passed"));
-    }
-    // Whether the clean-up was done cannot be seen in the table. It is idempotent, so do it.
-    Ok(NextStep::new(Step::CleanUp, clean_up.max(now_ms), "delay after the last commit of the last run"))
+    // Whether the clean-up was done cannot be seen in the table. It is idempotent, so it is done, even if the schedule's next
+    // time has come as well: with a delay longer than the schedule's period, a process that is restarted now and then would
+    // otherwise compact again each time and never clean up.
+    let at_ms = after_commit(own.committed_ms, delay).max(now_ms);
+    let next = NextStep::new(Step::CleanUp, at_ms, "delay after the last commit of the last run");
+    Ok(Standing { next, since_ms })
 }
 
-fn first_rewrite(policy: &TablePolicy, now_ms: i64) -> Result<NextStep> {
-    use crate::policy::Schedule;
-    match &policy.schedule {
-        Schedule::Every(_) => {
-            Ok(NextStep::new(Step::RewriteDataFiles, now_ms, "no earlier run is in the table's history"))
-        }
+fn first_rewrite(policy: &TablePolicy, now_ms: i64) -> Result<Standing> {
+    let (at_ms, since_ms, why) = match &policy.schedule {
+        Schedule::Every(_) => (now_ms, now_ms, "no earlier run is in the table's history"),
         Schedule::Cron(_) => {
-            let missed = policy.schedule.previous_before(now_ms, &policy.zone()?)?;
-            if missed.is_some_and(|at| now_ms - at <= millis(CATCH_UP)) {
-                return Ok(NextStep::new(Step::RewriteDataFiles, now_ms, "the schedule's time has just passed"));
+            let since_ms = catch_up_from(now_ms);
+            let at_ms = policy.schedule.next_after(since_ms, &policy.zone()?)?;
+            if at_ms <= now_ms {
+                (now_ms, since_ms, "the schedule's time has just passed")
+            } else {
+                (at_ms, since_ms, "schedule")
             }
-            let at = policy.schedule.next_after(now_ms, &policy.zone()?)?;
-            Ok(NextStep::new(Step::RewriteDataFiles, at, "schedule"))
         }
-    }
+    };
+    Ok(Standing { next: NextStep::new(Step::RewriteDataFiles, at_ms, why), since_ms })
 }
 
 /// After compaction, whether or not it found work: the clean-ups, once the newest own commit is old enough.
 pub fn after_rewrite(last_own_commit_ms: Option<i64>, delay: Duration, now_ms: i64) -> NextStep {
-    let at = last_own_commit_ms.map_or(now_ms, |committed| after_commit(committed, delay).max(now_ms));
-    NextStep::new(Step::CleanUp, at, "delay after the last commit")
+    let at_ms = last_own_commit_ms.map_or(now_ms, |committed| after_commit(committed, delay).max(now_ms));
+    NextStep::new(Step::CleanUp, at_ms, "delay after the last commit")
 }
 
-/// After the clean-ups: the schedule's next time after the run's start.
-pub fn after_clean_up(run_started_ms: i64, policy: &TablePolicy, now_ms: i64) -> Result<NextStep> {
-    let at = policy.schedule.next_after(run_started_ms, &policy.zone()?)?;
-    Ok(NextStep::new(Step::RewriteDataFiles, at.max(now_ms), "schedule"))
+/// After the clean-ups: the schedule's next time after `since_ms`, at once if that has passed.
+pub fn after_clean_up(since_ms: i64, policy: &TablePolicy, now_ms: i64) -> Result<NextStep> {
+    let at_ms = policy.schedule.next_after(since_ms, &policy.zone()?)?;
+    Ok(NextStep::new(Step::RewriteDataFiles, at_ms.max(now_ms), "schedule"))
 }
 
-/// After a step failed: the same step again, later each time.
-pub fn after_failure(step: Step, failures: u32, now_ms: i64) -> NextStep {
-    NextStep::new(step, now_ms + millis(backoff(failures)), "back-off after a failure")
+/// How a step ended, as far as the next one is concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// As it should, or there was a reason that is no failure not to do it.
+    Well,
+    /// It failed, which is no reason not to do the other step.
+    Failed,
+    /// Nothing else may be done to the table before the same has been tried again.
+    Stuck,
+}
+
+/// Failures in a row, by step.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Failures {
+    /// Of compaction.
+    pub rewrite_data_files: u32,
+    /// Of the clean-ups.
+    pub clean_up: u32,
+}
+
+impl Failures {
+    /// The larger number.
+    pub fn most(self) -> u32 {
+        self.rewrite_data_files.max(self.clean_up)
+    }
+
+    fn of(&mut self, step: Step) -> &mut u32 {
+        match step {
+            Step::RewriteDataFiles => &mut self.rewrite_data_files,
+            Step::CleanUp => &mut self.clean_up,
+        }
+    }
+
+    /// Counts how `step` ended and says what follows it. `other` is the other step, due as if all had gone well.
+    ///
+    /// A failed compaction does not keep the clean-ups from being done, and is tried again after them, whatever the schedule
+    /// says; a failing clean-up is tried again until the next compaction is due.
+    pub fn after(&mut self, step: Step, ended: Ended, other: NextStep, now_ms: i64) -> NextStep {
+        let count = self.of(step);
+        *count = if ended == Ended::Well { 0 } else { count.saturating_add(1) };
+        match (step, ended) {
+            (_, Ended::Stuck) => self.again(step, now_ms),
+            (Step::RewriteDataFiles, Ended::Well | Ended::Failed) => other,
+            (Step::CleanUp, Ended::Well | Ended::Failed) => {
+                let rewrite =
+                    if self.rewrite_data_files > 0 { self.again(Step::RewriteDataFiles, now_ms) } else { other };
+                let again = self.again(Step::CleanUp, now_ms);
+                if ended == Ended::Failed && again.at_ms < rewrite.at_ms { again } else { rewrite }
+            }
+        }
+    }
+
+    /// The same step again, later each time.
+    fn again(mut self, step: Step, now_ms: i64) -> NextStep {
+        let wait = backoff(*self.of(step));
+        NextStep::new(step, now_ms.saturating_add(millis(wait)), "back-off after a failure")
+    }
 }
 
 /// 1 min, 2 min, 4 min ... 1 h.
 pub fn backoff(failures: u32) -> Duration {
     let doublings = failures.saturating_sub(1).min(16);
     BACKOFF.0.saturating_mul(1 << doublings).min(BACKOFF.1)
+}
+
+fn catch_up_from(now_ms: i64) -> i64 {
+    now_ms.saturating_sub(millis(CATCH_UP))
 }
 
 fn after_commit(committed_ms: i64, delay: Duration) -> i64 {
@@ -115,3 +185,7 @@ impl Step {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "due_tests.rs"]
+mod tests;

@@ -2,9 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use async_trait::async_trait;
 use futures::{StreamExt, TryStreamExt, stream};
 use iceberg::{NamespaceIdent, TableIdent};
+use tokio::time::Instant;
 
 use crate::catalog::{Catalog, LoadedTable, RequestObserver};
 use crate::config::CatalogConfig;
@@ -21,31 +24,49 @@ const LOOK_UP_CONCURRENCY: usize = 16;
 /// Namespaces of a catalog at most; more is taken for a loop.
 const NAMESPACES_MAX: usize = 100_000;
 
+/// How long a table's directories are remembered. They hardly ever change, and each load of the table renews them.
+const REMEMBERED_FOR: Duration = Duration::from_secs(15 * 60);
+
+type Directories = HashMap<TableName, (Instant, Vec<String>)>;
+
 /// All tables within reach.
 pub struct Fleet {
     catalogs: BTreeMap<String, Member>,
     policies: PolicySet,
-    /// Directories of tables seen. They hardly ever change, and a dropped table is forgotten.
-    directories: Mutex<HashMap<TableName, Vec<String>>>,
+    /// Directories of tables seen, and when.
+    directories: Mutex<Directories>,
 }
 
 /// One catalog with the way to its tables' files.
 pub struct Member {
     /// The catalog.
     pub catalog: Arc<dyn Catalog>,
-    /// Its configuration, for the properties of stores.
+    /// Opens the stores of its tables.
+    pub stores: Arc<dyn OpenStore>,
+}
+
+/// The way to the files of a catalog's tables.
+#[async_trait]
+pub trait OpenStore: Send + Sync {
+    /// The store for a table's files.
+    async fn open(&self, catalog: &Arc<dyn Catalog>, table: &TableIdent, loaded: &LoadedTable) -> Result<StoreRef>;
+}
+
+/// Stores as the configuration and the catalog describe them.
+pub struct ConfiguredStores {
+    /// The catalog's configuration, for its properties.
     pub config: CatalogConfig,
     /// Learns of the stores' requests.
     pub observer: Arc<dyn RequestObserver>,
 }
 
-impl Member {
-    /// The store for a table's files. The catalog has merged the properties with its own; secrets among them are read
-    /// anew, so that rotated ones take effect.
-    async fn store(&self, ident: &TableIdent, loaded: &LoadedTable) -> Result<StoreRef> {
-        let mut properties = self.catalog.storage_properties().await?;
+#[async_trait]
+impl OpenStore for ConfiguredStores {
+    /// The catalog has merged the properties with its own; secrets among them are read anew, so that rotated ones take effect.
+    async fn open(&self, catalog: &Arc<dyn Catalog>, table: &TableIdent, loaded: &LoadedTable) -> Result<StoreRef> {
+        let mut properties = catalog.storage_properties().await?;
         properties.extend(self.config.resolve_secret_properties()?);
-        let source = CatalogCredentials { catalog: self.catalog.clone(), table: ident.clone() };
+        let source = CatalogCredentials { catalog: catalog.clone(), table: table.clone() };
         let store = storage::for_table(&properties, loaded, Arc::new(source))?;
         Ok(InstrumentedStore::wrap(store, self.observer.clone()))
     }
@@ -62,9 +83,12 @@ impl Fleet {
         self.catalogs.keys().cloned().collect()
     }
 
-    /// What the policies say for a table; `None` if it is not maintained.
-    pub fn policy(&self, name: &TableName) -> Result<Option<ResolvedPolicy>> {
-        self.policies.resolve(name)
+    /// What the policies say for a table. [`ErrorKind::Config`] if none names it.
+    pub fn policy(&self, name: &TableName) -> Result<ResolvedPolicy> {
+        self.policies.resolve(name)?.ok_or_else(|| {
+            let message = format!("no policy matches {name}: add it to the `tables` of a [[policies]] entry");
+            Error::new(ErrorKind::Config, message)
+        })
     }
 
     fn member(&self, catalog: &str) -> Result<&Member> {
@@ -92,11 +116,10 @@ impl Fleet {
             }
             let (children, found) =
                 tokio::join!(member.catalog.list_namespaces(Some(&namespace)), member.catalog.list_tables(&namespace));
-            // A namespace may vanish between the two requests.
-            let gone_is_empty = |e: Error| if e.kind() == ErrorKind::NotFound { Ok(Vec::new()) } else { Err(e) };
-            open.extend(children.or_else(gone_is_empty)?.into_iter().filter(|child| child.len() > namespace.len()));
-            let gone_is_empty = |e: Error| if e.kind() == ErrorKind::NotFound { Ok(Vec::new()) } else { Err(e) };
-            tables.extend(found.or_else(gone_is_empty)?.iter().map(|ident| TableName::new(catalog, ident)));
+            let children = gone_is_empty(children)?;
+            // Some catalogs list a namespace among its own children.
+            open.extend(children.into_iter().filter(|child| child.len() > namespace.len()));
+            tables.extend(gone_is_empty(found)?.iter().map(|ident| TableName::new(catalog, ident)));
         }
         tables.sort();
         Ok(tables)
@@ -108,7 +131,7 @@ impl Fleet {
         let ident = ident(name)?;
         let loaded = member.catalog.load_table(&ident).await.context(|| format!("load table {name}"))?;
         self.remember(name, own_directories(&loaded)?);
-        let store = member.store(&ident, &loaded).await?;
+        let store = member.stores.open(&member.catalog, &ident, &loaded).await?;
         Ok(TableHandle {
             catalog_name: name.catalog.clone(),
             ident,
@@ -139,14 +162,13 @@ impl Fleet {
 
     /// A table that is gone meanwhile has no directories.
     async fn look_up(&self, member: &Member, other: &TableName) -> Result<Vec<String>> {
-        match member.catalog.load_table(&ident(other)?).await {
-            Ok(loaded) => {
-                let directories = own_directories(&loaded)?;
+        match member.catalog.table_directories(&ident(other)?).await {
+            Ok(directories) => {
                 self.remember(other, directories.clone());
                 Ok(directories)
             }
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-            Err(error) => Err(error.context(format!("load table {other}"))),
+            Err(error) => Err(error.context(format!("locate table {other}"))),
         }
     }
 
@@ -156,15 +178,25 @@ impl Fleet {
     }
 
     fn remember(&self, name: &TableName, directories: Vec<String>) {
-        self.known().insert(name.clone(), directories);
+        self.known().insert(name.clone(), (Instant::now(), directories));
     }
 
     fn remembered(&self, name: &TableName) -> Option<Vec<String>> {
-        self.known().get(name).cloned()
+        let known = self.known();
+        let (seen, directories) = known.get(name)?;
+        (seen.elapsed() < REMEMBERED_FOR).then(|| directories.clone())
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<TableName, Vec<String>>> {
+    fn known(&self) -> MutexGuard<'_, Directories> {
         self.directories.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A namespace may vanish between the listing and the look into it.
+fn gone_is_empty<T>(listed: Result<Vec<T>>) -> Result<Vec<T>> {
+    match listed {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        other => other,
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use crate::commit::{CommitContext, CommitResult, StartSnapshot, commit_rewrite};
 use crate::error::{Error, ErrorKind, Result};
@@ -38,8 +39,11 @@ pub async fn plan(
     if table.loaded.current_snapshot().is_none() {
         return Ok(Err("the table has no snapshot".into()));
     }
-    let all = policy.rewrite_data_files.partitions == PartitionSelection::All;
-    if all && policy.rewrite_data_files.rewrite_all && !changed_since_last_rewrite(&table.loaded) {
+    // Only a policy that takes every file leaves nothing to do in a table that did not change.
+    let options = &policy.rewrite_data_files;
+    let takes_all =
+        options.rewrite_all && options.partitions == PartitionSelection::All && options.max_files_to_rewrite.is_none();
+    if takes_all && !changed_since_last_rewrite(&table.loaded) {
         return Ok(Err("no new snapshot since the last compaction".into()));
     }
     let state = inspect_table(table, &env.manifests, INSPECT_CONCURRENCY).await?;
@@ -58,14 +62,28 @@ pub async fn rewrite_data_files(
     progress: Arc<Progress>,
 ) -> RewriteReport {
     let started = env.clock.now_ms();
-    let mut report = match plan(env, table, policy, commit_interval).await {
+    let planned = tokio::select! {
+        biased;
+        // Planning only reads, so it may end anywhere.
+        () = env.cancel.cancelled() => Err(Error::new(ErrorKind::Cancelled, "stopped while planning")),
+        planned = plan(env, table, policy, commit_interval) => planned,
+    };
+    let mut report = match planned {
         Err(error) => RewriteReport::failed(&error),
         Ok(Err(reason)) => RewriteReport::skipped(reason),
-        Ok(Ok(plan)) => {
-            let mut run = Rewriting::new(env, table, policy, run_id, &plan, progress);
-            run.execute(plan.groups).await;
-            run.report
-        }
+        Ok(Ok(plan)) => match plan.snapshot.as_deref() {
+            Some(snapshot) if !plan.groups.is_empty() => {
+                let start = StartSnapshot::of(&table.loaded, snapshot);
+                let mut run = Rewriting::new(env, table, policy, run_id, start, &plan, progress);
+                run.execute(plan.groups).await;
+                run.report
+            }
+            Some(_) | None => RewriteReport {
+                considered_data_files: plan.considered_data_files,
+                skipped: plan.skipped,
+                ..RewriteReport::skipped("no file group needs rewriting")
+            },
+        },
     };
     report.duration_ms = env.clock.now_ms() - started;
     report
@@ -77,9 +95,12 @@ struct Rewriting<'a> {
     table: TableHandle,
     policy: &'a TablePolicy,
     run_id: RunId,
-    start: Option<StartSnapshot>,
+    start: StartSnapshot,
     progress: Arc<Progress>,
-    cancel: tokio_util::sync::CancellationToken,
+    /// Stops the groups: cancelled with the process, or when the run is given up.
+    cancel: CancellationToken,
+    /// Whether no further commit is to be tried.
+    given_up: bool,
     /// Results waiting for the next commit.
     batch: Vec<RewriteResult>,
     groups_per_commit: usize,
@@ -93,6 +114,7 @@ impl<'a> Rewriting<'a> {
         table: &TableHandle,
         policy: &'a TablePolicy,
         run_id: RunId,
+        start: StartSnapshot,
         plan: &RewritePlan,
         progress: Arc<Progress>,
     ) -> Self {
@@ -110,9 +132,10 @@ impl<'a> Rewriting<'a> {
             table: table.clone(),
             policy,
             run_id,
-            start: plan.snapshot.as_deref().map(|snapshot| StartSnapshot::of(&table.loaded, snapshot)),
+            start,
             progress,
             cancel: env.cancel.child_token(),
+            given_up: false,
             batch: Vec::new(),
             groups_per_commit: groups_per_commit.max(1),
             failed_commits: 0,
@@ -121,10 +144,6 @@ impl<'a> Rewriting<'a> {
     }
 
     async fn execute(&mut self, groups: Vec<FileGroup>) {
-        if groups.is_empty() {
-            self.report.reason = Some("no file group needs rewriting".into());
-            return;
-        }
         let context = Arc::new(RewriteContext {
             store: self.table.store.clone(),
             loaded: self.table.loaded.clone(),
@@ -156,7 +175,8 @@ impl<'a> Rewriting<'a> {
         match result {
             Ok(result) => {
                 self.batch.push(result);
-                if self.batch.len() >= self.groups_per_commit && self.partial() && !self.cancel.is_cancelled() {
+                let enough = self.batch.len() >= self.groups_per_commit;
+                if enough && self.partial() && !self.cancel.is_cancelled() {
                     self.commit_batch().await;
                 }
             }
@@ -166,10 +186,16 @@ impl<'a> Rewriting<'a> {
                 self.report.note(&error);
                 self.report.failed_groups += 1;
                 if !self.partial() {
-                    self.cancel.cancel();
+                    self.give_up();
                 }
             }
         }
+    }
+
+    /// Stops the groups; nothing more is committed.
+    fn give_up(&mut self) {
+        self.given_up = true;
+        self.cancel.cancel();
     }
 
     fn partial(&self) -> bool {
@@ -182,7 +208,7 @@ impl<'a> Rewriting<'a> {
             return;
         }
         // With partial progress finished groups are worth committing even when the process is told to stop.
-        if self.cancel.is_cancelled() && !(self.partial() && self.report.unsettled_commits == 0) {
+        if self.given_up || (self.cancel.is_cancelled() && !self.partial()) {
             let batch = std::mem::take(&mut self.batch);
             self.report.abandoned_groups += batch.len();
             self.discard(&batch).await;
@@ -193,7 +219,7 @@ impl<'a> Rewriting<'a> {
 
     async fn commit_batch(&mut self) {
         let batch = std::mem::take(&mut self.batch);
-        let Some(start) = self.start else { return };
+        let start = self.start;
         let mut context = CommitContext::new(self.run_id);
         let complete = self.report.committed_groups + batch.len() == self.report.planned_groups;
         context.summary = vec![
@@ -206,7 +232,9 @@ impl<'a> Rewriting<'a> {
                 self.report.unknown_commits += done.unknown_outcomes;
                 self.report.removed_delete_files += done.removed_delete_files;
                 self.count_committed(&batch);
-                self.report.last_commit_ms = done.table.loaded.current_snapshot().map(|s| s.timestamp_ms());
+                let metadata = &done.table.loaded.metadata;
+                let made = done.snapshot_id.and_then(|id| metadata.snapshot_by_id(id)).or(metadata.current_snapshot());
+                self.report.last_commit_ms = made.map(|s| s.timestamp_ms());
                 self.table = done.table;
             }
             CommitResult::NotCommitted(error) => {
@@ -221,8 +249,8 @@ impl<'a> Rewriting<'a> {
                 self.discard(&batch).await;
                 self.failed_commits += 1;
                 let allowed = self.policy.rewrite_data_files.partial_progress;
-                if self.failed_commits >= allowed.max_failed_commits.unwrap_or(allowed.max_commits).max(1) {
-                    self.cancel.cancel();
+                if self.failed_commits > allowed.max_failed_commits.unwrap_or(allowed.max_commits) {
+                    self.give_up();
                 }
             }
             CommitResult::Unknown(error) => {
@@ -231,7 +259,7 @@ impl<'a> Rewriting<'a> {
                 self.report.unknown_commits += 1;
                 self.report.unsettled_commits += 1;
                 self.report.failed_groups += batch.len();
-                self.cancel.cancel();
+                self.give_up();
             }
         }
     }

@@ -18,7 +18,7 @@ use crate::report::run_report::{RewriteReport, outcome_of};
 use crate::report::{Action, Outcome};
 use crate::rewrite::Progress;
 use crate::run_id::RunId;
-use crate::schedule::due::{self, NextStep, Step};
+use crate::schedule::due::{self, Ended, NextStep, Standing, Step};
 use crate::schedule::env::Env;
 use crate::schedule::fleet::Fleet;
 use crate::schedule::rewrite_data_files::rewrite_data_files;
@@ -30,16 +30,19 @@ const ORPHANS: &str = Action::RemoveOrphanFiles.as_str();
 const DISABLED: &str = "disabled by the policy";
 
 /// A run from its first step to its last.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
     /// Identity.
     pub run_id: RunId,
+    /// From when the schedule counts the next run, milliseconds since the epoch.
+    pub since_ms: i64,
 }
 
 impl Run {
     /// A new run, starting now.
     pub fn start(env: &Env) -> Self {
-        Self { run_id: RunId(env.clock.uuid()) }
+        let run_id = RunId(env.clock.uuid());
+        Self { run_id, since_ms: run_id.started_ms() }
     }
 }
 
@@ -48,7 +51,7 @@ impl Run {
 #[serde(rename_all = "kebab-case", tag = "step")]
 pub enum StepReport {
     /// Compaction.
-    RewriteDataFiles(RewriteReport),
+    RewriteDataFiles(Box<RewriteReport>),
     /// The two clean-ups.
     CleanUp(Box<CleanUpReport>),
 }
@@ -82,9 +85,20 @@ impl StepReport {
         }
     }
 
-    /// Whether the table contradicts the specification.
-    pub fn is_data_invalid(&self) -> bool {
-        matches!(self, Self::RewriteDataFiles(report) if report.data_invalid)
+    /// Whether the table's metadata contradicts the specification.
+    pub fn is_metadata_invalid(&self) -> bool {
+        matches!(self, Self::RewriteDataFiles(report) if report.metadata_invalid)
+    }
+
+    /// What the step's end means for the next one.
+    pub fn ended(&self) -> Ended {
+        let outcome = self.outcome();
+        match self {
+            // Nothing may be deleted while a commit is in the open; the next look at the table settles it.
+            Self::RewriteDataFiles(report) if report.metadata_invalid || outcome == Outcome::Unknown => Ended::Stuck,
+            Self::RewriteDataFiles(_) | Self::CleanUp(_) if outcome.is_failure() => Ended::Failed,
+            Self::RewriteDataFiles(_) | Self::CleanUp(_) => Ended::Well,
+        }
     }
 
     /// The step's outcome as a whole.
@@ -104,8 +118,8 @@ impl StepReport {
 pub struct StepDone {
     /// What happened.
     pub report: StepReport,
-    /// What comes next.
-    pub next: NextStep,
+    /// The other step, due as if this one had gone well.
+    pub other: NextStep,
 }
 
 /// The table with the policy that applies to it, at the time of the step.
@@ -121,8 +135,7 @@ pub struct Subject {
 impl Subject {
     /// Loads the table. [`ErrorKind::NotFound`] if it is gone.
     pub async fn load(fleet: &Fleet, name: &TableName) -> Result<Self> {
-        let resolved =
-            fleet.policy(name)?.ok_or_else(|| Error::new(ErrorKind::Config, format!("no policy matches {name}")))?;
+        let resolved = fleet.policy(name)?;
         let table = fleet.open(name).await?;
         let commit_interval = commit_interval(&table.loaded, &resolved.policy);
         Ok(Self { table, resolved, commit_interval })
@@ -133,44 +146,48 @@ impl Subject {
         self.resolved.policy.delay.resolve(self.commit_interval)
     }
 
-    /// What this table waits for, found out from the table itself.
-    pub fn first_step(&self, now_ms: i64) -> Result<NextStep> {
+    /// Where this table stands, found out from the table itself.
+    pub fn first_step(&self, now_ms: i64) -> Result<Standing> {
         due::first_step(last_own_run(&self.table.loaded).as_ref(), &self.resolved.policy, self.delay(), now_ms)
+    }
+
+    /// When the clean-ups may be done at the earliest, by the newest own commit in the table.
+    pub fn clean_up_due(&self, now_ms: i64) -> NextStep {
+        due::after_rewrite(last_own_run(&self.table.loaded).map(|own| own.committed_ms), self.delay(), now_ms)
     }
 }
 
 /// Compacts, and says when the clean-ups are due.
+///
+/// The run stops when nine tenths of the run timeout are over. The rest is left to the last commit: after the timeout any
+/// file of the run that is in no snapshot counts as garbage.
 pub async fn rewrite_step(env: &Env, subject: &Subject, run: Run, progress: Arc<Progress>) -> StepDone {
     let _active = env.active.enter(run.run_id);
     let limited = Env { cancel: env.cancel.child_token(), ..env.clone() };
-    let rewriting = rewrite_data_files(
-        &limited,
-        &subject.table,
-        &subject.resolved.policy,
-        subject.commit_interval,
-        run.run_id,
-        progress,
-    );
-    let mut rewriting = rewriting.boxed();
+    let spent = between(run.run_id.started_ms(), env.clock.now_ms());
+    let left = (env.run_timeout / 10 * 9).saturating_sub(spent);
+    let policy = &subject.resolved.policy;
+    let mut rewriting =
+        rewrite_data_files(&limited, &subject.table, policy, subject.commit_interval, run.run_id, progress).boxed();
     let report = tokio::select! {
         report = &mut rewriting => report,
-        () = tokio::time::sleep(env.run_timeout) => {
+        () = tokio::time::sleep(left) => {
             limited.cancel.cancel();
             let mut report = rewriting.await;
-            report.reason = Some(format!("given up after the run timeout of {} s", env.run_timeout.as_secs()));
+            report.time_is_up(env.run_timeout);
             report
         }
     };
     let now = env.clock.now_ms();
-    let last_commit = report.last_commit_ms.or_else(|| last_own_run(&subject.table.loaded).map(|own| own.committed_ms));
-    let next = match report.outcome {
-        // Nothing may be deleted while a commit is in the open; the next look at the table settles it.
-        Outcome::Unknown => due::after_failure(Step::RewriteDataFiles, 1, now),
-        Outcome::Success | Outcome::Skipped | Outcome::Conflict | Outcome::Failed | Outcome::Cancelled => {
-            due::after_rewrite(last_commit, subject.delay(), now)
-        }
+    let other = match report.last_commit_ms {
+        Some(committed) => due::after_rewrite(Some(committed), subject.delay(), now),
+        None => subject.clean_up_due(now),
     };
-    StepDone { report: StepReport::RewriteDataFiles(report), next }
+    StepDone { report: StepReport::RewriteDataFiles(Box::new(report)), other }
+}
+
+fn between(from_ms: i64, to_ms: i64) -> Duration {
+    Duration::from_millis(to_ms.saturating_sub(from_ms).max(0).unsigned_abs())
 }
 
 /// Expires snapshots, then removes orphans, and says when the next compaction is due.
@@ -179,29 +196,36 @@ pub async fn clean_up_step(
     env: &Env,
     fleet: &Fleet,
     name: &TableName,
-    subject: Subject,
+    subject: &Subject,
     run: Run,
     started: &(dyn Fn(Action) + Sync),
 ) -> Result<StepDone> {
-    let _active = env.active.enter(run.run_id);
     let mut report = CleanUpReport::default();
     let begin = env.clock.now_ms();
     started(Action::ExpireSnapshots);
-    expire(env, &subject, run, &mut report).await;
+    expire(env, subject, run, &mut report).await;
     let expired = env.clock.now_ms();
     started(Action::RemoveOrphanFiles);
     if report.is_unsettled() {
         report.skipped.insert(ORPHANS, "a commit's outcome is not known yet".into());
-    } else if env.cancel.is_cancelled() {
-        report.skipped.insert(ORPHANS, "the process is stopping".into());
-    } else if let Err(error) = orphans(env, fleet, name, &subject, &mut report).await {
-        report.refuse(ORPHANS, &error);
+    } else if !subject.resolved.policy.remove_orphan_files.enabled {
+        report.skipped.insert(ORPHANS, DISABLED.into());
+    } else {
+        // Deleting may stop between any two files; what is left is found again.
+        let removed = tokio::select! {
+            biased;
+            () = env.cancel.cancelled() => Err(Error::new(ErrorKind::Cancelled, "the process is stopping")),
+            removed = orphans(env, fleet, name, subject) => removed,
+        };
+        match removed {
+            Ok(removed) => report.remove_orphan_files = Some(removed),
+            Err(error) => report.refuse(ORPHANS, &error),
+        }
     }
     let now = env.clock.now_ms();
-    let between = |from: i64, to: i64| Duration::from_millis((to - from).max(0).unsigned_abs());
     (report.expire_duration, report.orphan_duration) = (between(begin, expired), between(expired, now));
-    let next = due::after_clean_up(run.run_id.started_ms(), &subject.resolved.policy, now)?;
-    Ok(StepDone { report: StepReport::CleanUp(Box::new(report)), next })
+    let other = due::after_clean_up(run.since_ms, &subject.resolved.policy, now)?;
+    Ok(StepDone { report: StepReport::CleanUp(Box::new(report)), other })
 }
 
 async fn expire(env: &Env, subject: &Subject, run: Run, report: &mut CleanUpReport) {
@@ -221,23 +245,12 @@ async fn expire(env: &Env, subject: &Subject, run: Run, report: &mut CleanUpRepo
     }
 }
 
-async fn orphans(
-    env: &Env,
-    fleet: &Fleet,
-    name: &TableName,
-    subject: &Subject,
-    report: &mut CleanUpReport,
-) -> Result<()> {
-    if !subject.resolved.policy.remove_orphan_files.enabled {
-        report.skipped.insert(ORPHANS, DISABLED.into());
-        return Ok(());
-    }
+async fn orphans(env: &Env, fleet: &Fleet, name: &TableName, subject: &Subject) -> Result<OrphanReport> {
     let neighbours = fleet.neighbours(name).await.context(|| "find the directories of the catalog's other tables")?;
     let table = subject.table.refresh().await?;
     let is_active = |run_id| env.active.contains(run_id);
     let request = subject.orphan_request(env, &is_active, &neighbours);
-    report.remove_orphan_files = Some(remove_orphan_files(&table, &request).boxed().await);
-    Ok(())
+    Ok(remove_orphan_files(&table, &request).boxed().await)
 }
 
 impl Subject {
@@ -262,7 +275,10 @@ impl Subject {
 
 impl CleanUpReport {
     fn refuse(&mut self, action: &'static str, error: &Error) {
-        let group = if outcome_of(error.kind()) == Outcome::Skipped { &mut self.skipped } else { &mut self.errors };
+        let group = match outcome_of(error.kind()) {
+            Outcome::Skipped | Outcome::Cancelled => &mut self.skipped,
+            Outcome::Success | Outcome::Failed | Outcome::Conflict | Outcome::Unknown => &mut self.errors,
+        };
         group.insert(action, error.to_string());
     }
 

@@ -35,13 +35,26 @@ pub fn clock_skew_ms(loaded: &LoadedTable, now_ms: i64) -> Option<i64> {
 /// they lie outside of it. Only the location belongs to the table alone by convention; the others may be shared.
 pub fn own_directories(loaded: &LoadedTable) -> Result<Vec<String>> {
     let metadata = &loaded.metadata;
-    let mut directories = vec![metadata.location().to_owned()];
-    let mut canonical = vec![CanonicalPath::parse(metadata.location())?];
+    directories(metadata.location(), |key| metadata.properties().get(key).map(String::as_str))
+}
+
+/// The same from a metadata document of which nothing else need be readable: of any format version, with any types.
+/// [`crate::error::ErrorKind::DataInvalid`] if it does not tell.
+pub fn own_directories_in(metadata: &serde_json::Value) -> Result<Vec<String>> {
+    let location = metadata.get("location").and_then(serde_json::Value::as_str);
+    let location = location.ok_or_else(|| Error::invalid("the table's metadata tells no location"))?;
+    let properties = metadata.get("properties");
+    directories(location, |key| properties?.get(key)?.as_str())
+}
+
+fn directories<'a>(location: &'a str, property: impl Fn(&str) -> Option<&'a str>) -> Result<Vec<String>> {
+    let mut directories = vec![location.to_owned()];
+    let mut canonical = vec![CanonicalPath::parse(location)?];
     for key in ["write.data.path", "write.metadata.path"] {
-        let Some(path) = metadata.properties().get(key) else { continue };
+        let Some(path) = property(key) else { continue };
         let parsed = CanonicalPath::parse(path)?;
         if !canonical.iter().any(|known| parsed == *known || parsed.is_inside(known)) {
-            directories.push(path.clone());
+            directories.push(path.to_owned());
             canonical.push(parsed);
         }
     }

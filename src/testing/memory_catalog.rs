@@ -73,7 +73,12 @@ fn lost() -> CommitOutcome {
 impl MemoryCatalog {
     /// A catalog without tables, which writes metadata files to `store`.
     pub fn new(store: StoreRef) -> Self {
-        Self { store, clock: SystemClock::shared(), state: Arc::default() }
+        Self::with_clock(store, SystemClock::shared())
+    }
+
+    /// The same on another clock, which commits without a snapshot are dated by.
+    pub fn with_clock(store: StoreRef, clock: Arc<dyn Clock>) -> Self {
+        Self { store, clock, state: Arc::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -168,6 +173,16 @@ impl MemoryCatalog {
         Ok(location)
     }
 
+    /// The library dates what adds no snapshot by the machine's clock.
+    fn dated(&self, metadata: TableMetadata, before_ms: i64, updates: &[TableUpdate]) -> Result<TableMetadata> {
+        if updates.iter().any(|update| matches!(update, TableUpdate::AddSnapshot { .. })) {
+            return Ok(metadata);
+        }
+        let mut json = serde_json::to_value(&metadata)?;
+        json["last-updated-ms"] = self.clock.now_ms().max(before_ms).into();
+        Ok(serde_json::from_value(json)?)
+    }
+
     /// Checks and applies, as a real catalog does; an error means that the metadata file could not be written.
     async fn apply(
         &self,
@@ -185,7 +200,7 @@ impl MemoryCatalog {
             let builder = current.as_ref().clone().into_builder(Some(location.clone()));
             let built = updates.iter().cloned().try_fold(builder, |b, u| u.apply(b)).and_then(|b| b.build());
             let metadata = match built {
-                Ok(built) => built.metadata,
+                Ok(built) => self.dated(built.metadata, current.last_updated_ms(), &updates)?,
                 Err(e) => return Ok(CommitOutcome::Refused(Error::invalid(e.to_string()))),
             };
             let new_location = self.write_metadata(metadata.metadata_log().len(), &metadata).await?;

@@ -4,6 +4,7 @@
 
 mod architecture;
 mod clean;
+mod cli;
 mod config_files;
 mod docs;
 mod embedded_catalog;
@@ -16,6 +17,7 @@ mod plan_properties;
 mod plan_support;
 mod rest_client;
 mod rewrite;
+mod schedule;
 mod storage_local;
 mod storage_s3;
 mod support;

@@ -475,3 +475,22 @@ async fn requests_are_observed() {
         ["config ok", "load_table ok", "commit_table conflict", "commit_table unknown", "load_table unavailable"];
     assert_eq!(*seen.0.lock().unwrap(), expected);
 }
+
+#[tokio::test]
+async fn a_table_of_a_version_to_come_is_located_although_it_cannot_be_loaded() {
+    let mut answer = table_answer();
+    answer["metadata"]["format-version"] = json!(9);
+    answer["metadata"]["schemas"][0]["fields"][0]["type"] = json!("hologram");
+    answer["metadata"]["properties"] =
+        json!({"write.data.path": "s3://data/t", "write.metadata.path": "s3://b/t/meta"});
+    let mut nowhere = answer.clone();
+    nowhere["metadata"]["location"] = json!(null);
+    let gone = Reply::json(404, error_body("NoSuchTableException"));
+    let replies = vec![Reply::json(200, answer.clone()), Reply::json(200, answer), Reply::json(200, nowhere), gone];
+    let server = catalog_server(empty_config(), None, replies);
+    let catalog = connect(&server, Auth::None).await;
+    assert_eq!(catalog.load_table(&ident()).await.unwrap_err().kind(), ErrorKind::Unsupported);
+    assert_eq!(catalog.table_directories(&ident()).await.unwrap(), ["s3://b/t", "s3://data/t"]);
+    assert_eq!(catalog.table_directories(&ident()).await.unwrap_err().kind(), ErrorKind::DataInvalid);
+    assert_eq!(catalog.table_directories(&ident()).await.unwrap_err().kind(), ErrorKind::NotFound);
+}

@@ -38,7 +38,7 @@ async fn what_only_expired_snapshots_reached_is_deleted() {
     let lists = world.left().iter().filter(|p| p.contains("snap-")).count();
     assert_eq!((lists, world.exists("data/a.parquet"), world.exists("data/b.parquet")), (1, false, false));
     let json = serde_json::to_value(&report).unwrap();
-    assert_eq!(json["deleted"]["data_file"]["files"], 2);
+    assert_eq!(json["deleted"]["data-file"]["files"], 2);
 }
 
 #[tokio::test]
@@ -135,7 +135,7 @@ async fn a_snapshot_that_is_broken_already_can_still_expire() {
     world.faulty.inject_on("metadata/snap-1-", Operation::Read, 0..99, fault);
     let report = world.expire().await;
     assert_eq!((report.outcome, report.expired_snapshots), (ExpireOutcome::Committed, 3));
-    assert_eq!(report.kept.get("not_followed").map(|t| t.files), Some(1));
+    assert_eq!(report.kept.get("not-followed").map(|t| t.files), Some(1));
     assert!(world.exists("metadata/snap-2-1-0b9a9e3c-5d0f-4e5c-9d5e-000000000002.avro"), "lists stay as proof");
     world.assert_readable(4);
 }
@@ -293,7 +293,7 @@ async fn a_file_that_comes_back_between_two_batches_is_spared() {
     world.faulty.inject(Operation::Delete, 0..1, StoreFault::After(Arc::new(race)));
     let report = world.carry_out(&plan).await;
     assert_eq!(report.deleted.get(&FileKind::DataFile).map(|t| t.files), Some(1099));
-    assert_eq!(report.kept.get("referenced_again").map(|t| t.files), Some(1));
+    assert_eq!(report.kept.get("referenced-again").map(|t| t.files), Some(1));
     assert!(world.exists("data/1099.parquet"));
 }
 
@@ -323,7 +323,7 @@ async fn files_outside_of_the_table_stay() {
     world.commit(1, None, 8 * HOUR, &imported, &[]).await;
     world.commit(2, Some(1), 7 * HOUR, &["data/all.parquet"], &imported).await;
     let report = world.expire().await;
-    assert_eq!(report.kept.get("outside_table"), Some(&tally(2, 20)));
+    assert_eq!(report.kept.get("outside-table"), Some(&tally(2, 20)));
     assert!(world.exists(imported[0]) && world.exists(imported[1]) && !world.exists(imported[2]));
 }
 

@@ -8,6 +8,6 @@ mod concurrent;
 mod crash;
 mod lake;
 mod maintain;
-mod process;
+pub(crate) mod process;
 mod proxy;
 mod s3;

@@ -8,12 +8,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// The daemon's binary.
-pub(super) const ICEWRIGHT: &str = env!("CARGO_BIN_EXE_icewright");
+pub(crate) const ICEWRIGHT: &str = env!("CARGO_BIN_EXE_icewright");
 /// Longest wait for anything that happens once. Generous: a machine busy with other tests is no failure.
-pub(super) const PATIENCE: Duration = Duration::from_secs(240);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Where `tests/interop/setup.sh` installed the other programs.
-pub(super) fn installed(part: &str) -> PathBuf {
+pub(crate) fn installed(part: &str) -> PathBuf {
     let dir = std::env::var_os("ICEWRIGHT_INTEROP_DIR")
         .map_or_else(|| Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("interop"), PathBuf::from);
     let path = dir.join(part);
@@ -22,14 +22,14 @@ pub(super) fn installed(part: &str) -> PathBuf {
 }
 
 /// A port that was free a moment ago.
-pub(super) fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind a port");
     listener.local_addr().expect("read the bound port").port()
 }
 
 /// Waits until `ready` gives a value, with a short pause between tries; what it says meanwhile is shown when patience
 /// ends.
-pub(super) fn wait_for<T>(what: &str, mut ready: impl FnMut() -> Result<T, String>) -> T {
+pub(crate) fn wait_for<T>(what: &str, mut ready: impl FnMut() -> Result<T, String>) -> T {
     let start = Instant::now();
     loop {
         let state = match ready() {
@@ -42,7 +42,7 @@ pub(super) fn wait_for<T>(what: &str, mut ready: impl FnMut() -> Result<T, Strin
 }
 
 /// Runs a program to its end, which must be a success; what it printed.
-pub(super) fn output(command: &mut Command) -> Output {
+pub(crate) fn output(command: &mut Command) -> Output {
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start a program");
     let stdout = drain(child.stdout.take().expect("a pipe"));
@@ -80,7 +80,7 @@ fn drain(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
 }
 
 /// A program running beside the test. Killed when dropped; if the test fails, the end of its output is shown.
-pub(super) struct Process {
+pub(crate) struct Process {
     name: String,
     child: Child,
     log: PathBuf,
@@ -88,7 +88,7 @@ pub(super) struct Process {
 
 impl Process {
     /// Starts a program; both its outputs go to `log`.
-    pub(super) fn start(name: &str, command: &mut Command, log: PathBuf) -> Self {
+    pub(crate) fn start(name: &str, command: &mut Command, log: PathBuf) -> Self {
         let file = File::create(&log).expect("create a log file");
         let twin = file.try_clone().expect("share a log file");
         let child = command.stdin(Stdio::null()).stdout(file).stderr(twin).spawn().expect("start a program");
@@ -96,7 +96,7 @@ impl Process {
     }
 
     /// Waits until `url` answers with success.
-    pub(super) fn wait_ready(&mut self, url: &str) {
+    pub(crate) fn wait_ready(&mut self, url: &str) {
         wait_for(url, || {
             self.assert_running();
             if get_ok(url) { Ok(()) } else { Err("no answer of success".into()) }
@@ -104,13 +104,13 @@ impl Process {
     }
 
     /// Fails the test if the program has ended by itself.
-    pub(super) fn assert_running(&mut self) {
+    pub(crate) fn assert_running(&mut self) {
         let ended = self.child.try_wait().expect("look after a program");
         assert!(ended.is_none(), "{} ended: {}", self.name, ended.expect("just seen"));
     }
 
     /// The signal that no program can catch.
-    pub(super) fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.child.kill().expect("kill a program");
         self.child.wait().expect("wait for a killed program");
     }
@@ -123,14 +123,14 @@ impl Process {
     }
 
     /// Asks the program to stop; its exit code.
-    pub(super) fn terminate(mut self) -> Option<i32> {
+    pub(crate) fn terminate(mut self) -> Option<i32> {
         output(Command::new("kill").args(["-TERM", &self.child.id().to_string()]));
         self.wait_end().code()
     }
 
     /// Waits for the end; the JSON object that was printed, among warnings perhaps. Fails the test unless the program
     /// succeeded.
-    pub(super) fn finish(mut self) -> serde_json::Value {
+    pub(crate) fn finish(mut self) -> serde_json::Value {
         let status = self.wait_end();
         assert!(status.success(), "{}: {status}", self.name);
         let printed = std::fs::read_to_string(&self.log).expect("read a log file");

@@ -6,5 +6,5 @@ mod evolution;
 mod failures;
 mod model;
 mod outputs;
-mod table;
+pub(crate) mod table;
 mod types;

@@ -1,0 +1,208 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::run_id::RunId;
+
+const SECOND: i64 = 1_000;
+const MINUTE: i64 = 60 * SECOND;
+const HOUR: i64 = 60 * MINUTE;
+/// 2026-06-01 05:00 UTC, so that half past is 05:30.
+const NOW: i64 = 1_780_290_000_000;
+const DELAY: Duration = Duration::from_secs(30 * 60);
+
+fn every(minutes: u64) -> TablePolicy {
+    TablePolicy { schedule: Schedule::Every(Duration::from_secs(minutes * 60)), ..TablePolicy::default() }
+}
+
+fn cron(text: &str) -> TablePolicy {
+    TablePolicy { schedule: Schedule::cron(text).expect("a cron expression"), ..TablePolicy::default() }
+}
+
+fn own(started_ms: i64, committed_ms: i64, complete: bool) -> OwnRun {
+    let run_id = uuid::Builder::from_unix_timestamp_millis(started_ms.unsigned_abs(), &[7; 10]).into_uuid();
+    OwnRun { run_id: RunId(run_id), snapshot_id: 1, committed_ms, complete }
+}
+
+fn first(own: Option<&OwnRun>, policy: &TablePolicy, now_ms: i64) -> (Step, i64, i64) {
+    let Standing { next, since_ms } = first_step(own, policy, DELAY, now_ms).expect("a valid policy");
+    (next.step, next.at_ms - now_ms, since_ms)
+}
+
+#[test]
+fn a_table_never_maintained_begins_at_once_or_when_cron_says() {
+    assert_eq!(first(None, &every(60), NOW), (Step::RewriteDataFiles, 0, NOW));
+    let half_past = cron("30 * * * *");
+    let daily = cron("30 4 * * *");
+    let since = NOW - HOUR;
+    assert_eq!(first(None, &half_past, NOW), (Step::RewriteDataFiles, 0, since), "missed by half an hour");
+    assert_eq!(first(None, &daily, NOW), (Step::RewriteDataFiles, 0, since), "missed by half an hour");
+    // 05:30 exactly, 05:29, and more than an hour late.
+    let due = NOW + 30 * MINUTE;
+    assert_eq!(first(None, &cron("30 5 * * *"), due).1, 0, "due this very moment");
+    assert_eq!(first(None, &cron("30 5 * * *"), due - MINUTE).1, MINUTE);
+    assert_eq!(first(None, &daily, NOW + 31 * MINUTE).1, 22 * HOUR + 59 * MINUTE);
+    assert_eq!(first_step(None, &daily, DELAY, NOW + 31 * MINUTE).expect("valid").next.why, "schedule");
+}
+
+#[test]
+fn a_restart_goes_on_where_the_last_process_stopped() {
+    let policy = every(60);
+    let started = NOW - 20 * MINUTE;
+    // Committed 10 min ago: 20 min of the delay are left.
+    let in_delay = own(started, NOW - 10 * MINUTE, true);
+    assert_eq!(first(Some(&in_delay), &policy, NOW), (Step::CleanUp, 20 * MINUTE, started));
+    let just_now = own(started, NOW, true);
+    assert_eq!(first(Some(&just_now), &policy, NOW), (Step::CleanUp, 30 * MINUTE, started));
+    let delay_over = own(NOW - 50 * MINUTE, NOW - 40 * MINUTE, true);
+    assert_eq!(first(Some(&delay_over), &policy, NOW), (Step::CleanUp, 0, NOW - 50 * MINUTE));
+    let both_due = own(NOW - 90 * MINUTE, NOW - 80 * MINUTE, true);
+    let (step, wait, since) = first(Some(&both_due), &policy, NOW);
+    assert_eq!((step, wait, since), (Step::CleanUp, 0, NOW - 90 * MINUTE));
+    assert_eq!(after_clean_up(since, &policy, NOW + SECOND).expect("valid").at_ms, NOW + SECOND, "and then at once");
+    for committed in [NOW - 80 * MINUTE, NOW] {
+        let cut_short = own(NOW - 90 * MINUTE, committed, false);
+        assert_eq!(first(Some(&cut_short), &policy, NOW), (Step::RewriteDataFiles, 0, NOW - 90 * MINUTE));
+    }
+}
+
+#[test]
+fn a_cron_time_missed_for_long_while_the_process_was_down_is_left_to_the_next() {
+    let policy = cron("30 3 * * *");
+    // 03:30 today was missed by an hour and a half.
+    let last = own(NOW - 26 * HOUR, NOW - 25 * HOUR, true);
+    let (step, wait, since) = first(Some(&last), &policy, NOW);
+    assert_eq!((step, wait), (Step::CleanUp, 0));
+    let next = after_clean_up(since, &policy, NOW).expect("valid");
+    assert_eq!(next.at_ms, NOW + 22 * HOUR + 30 * MINUTE);
+    // Missed by half an hour.
+    let (_, _, since) = first(Some(&last), &policy, NOW - HOUR);
+    assert_eq!(after_clean_up(since, &policy, NOW - HOUR).expect("valid").at_ms, NOW - HOUR);
+    // Not missed at all: this run began after it.
+    let today = own(NOW - 80 * MINUTE, NOW - 70 * MINUTE, true);
+    let (_, _, since) = first(Some(&today), &policy, NOW);
+    assert_eq!(after_clean_up(since, &policy, NOW).expect("valid").at_ms, NOW + 22 * HOUR + 30 * MINUTE);
+}
+
+#[test]
+fn clean_up_waits_for_the_delay_after_the_last_own_commit() {
+    let after = |committed| after_rewrite(committed, DELAY, NOW).at_ms - NOW;
+    assert_eq!(after(None), 0, "nothing of ours in the table");
+    assert_eq!(after(Some(NOW)), 30 * MINUTE);
+    assert_eq!(after(Some(NOW - HOUR)), 0, "nothing was rewritten now");
+    assert_eq!(after_rewrite(Some(NOW), Duration::MAX, NOW).at_ms, i64::MAX);
+}
+
+#[test]
+fn the_schedule_counts_from_the_start_of_the_run() {
+    let at = |since, now| after_clean_up(since, &every(60), now).expect("valid").at_ms;
+    assert_eq!(at(NOW, NOW + 10 * MINUTE), NOW + HOUR);
+    assert_eq!(at(NOW, NOW + 2 * HOUR), NOW + 2 * HOUR, "late: at once");
+    let unknown_zone = TablePolicy { time_zone: "Mars/Base".into(), ..every(60) };
+    assert!(after_clean_up(NOW, &unknown_zone, NOW).is_err());
+}
+
+#[test]
+fn back_off_grows_from_a_minute_to_an_hour() {
+    let minutes: Vec<u64> = (0..9).map(|failures| backoff(failures).as_secs() / 60).collect();
+    assert_eq!(minutes, [1, 1, 2, 4, 8, 16, 32, 60, 60]);
+    assert_eq!(backoff(u32::MAX), Duration::from_secs(3600));
+}
+
+fn clean_up_at(at_ms: i64) -> NextStep {
+    NextStep::new(Step::CleanUp, at_ms, "test")
+}
+
+fn rewrite_at(at_ms: i64) -> NextStep {
+    NextStep::new(Step::RewriteDataFiles, at_ms, "test")
+}
+
+#[test]
+fn a_failed_compaction_is_tried_again_after_the_clean_ups_whatever_the_schedule_says() {
+    let mut failures = Failures::default();
+    for (nth, wait) in [(1, MINUTE), (2, 2 * MINUTE), (3, 4 * MINUTE)] {
+        let next = failures.after(Step::RewriteDataFiles, Ended::Failed, clean_up_at(NOW + 5), NOW);
+        assert_eq!((next.step, next.at_ms), (Step::CleanUp, NOW + 5));
+        for schedule in [NOW, NOW + 12 * HOUR] {
+            let next = failures.after(Step::CleanUp, Ended::Well, rewrite_at(schedule), NOW);
+            assert_eq!((next.step, next.at_ms), (Step::RewriteDataFiles, NOW + wait));
+        }
+        assert_eq!((failures.rewrite_data_files, failures.clean_up, failures.most()), (nth, 0, nth));
+    }
+    failures.after(Step::RewriteDataFiles, Ended::Well, clean_up_at(NOW), NOW);
+    let next = failures.after(Step::CleanUp, Ended::Well, rewrite_at(NOW + HOUR), NOW);
+    assert_eq!((next.at_ms, failures), (NOW + HOUR, Failures::default()));
+}
+
+#[test]
+fn a_failed_clean_up_is_tried_again_until_the_next_compaction_is_due() {
+    let mut failures = Failures::default();
+    let mut after = |schedule| failures.after(Step::CleanUp, Ended::Failed, rewrite_at(schedule), NOW);
+    assert_eq!((after(NOW + HOUR).step, after(NOW + HOUR).at_ms), (Step::CleanUp, NOW + 2 * MINUTE));
+    assert_eq!(after(NOW + 3 * MINUTE), rewrite_at(NOW + 3 * MINUTE));
+    assert_eq!(failures.clean_up, 3);
+}
+
+#[test]
+fn a_stuck_table_does_nothing_but_try_the_same_again() {
+    let mut failures = Failures::default();
+    for wait in [MINUTE, 2 * MINUTE] {
+        let next = failures.after(Step::RewriteDataFiles, Ended::Stuck, clean_up_at(NOW), NOW);
+        assert_eq!((next.step, next.at_ms), (Step::RewriteDataFiles, NOW + wait));
+    }
+    let next = failures.after(Step::CleanUp, Ended::Stuck, rewrite_at(NOW), NOW);
+    assert_eq!((next.step, next.at_ms), (Step::CleanUp, NOW + MINUTE));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// However long the delay, however steps end and whenever the process is restarted: both steps keep being done, and a
+    /// step never comes before it is due.
+    #[test]
+    fn neither_step_starves(
+        period_min in 1u64..180,
+        delay_min in 0u64..360,
+        steps in prop::collection::vec((0u8..4, 1i64..600, any::<bool>()), 60..120),
+    ) {
+        let policy = every(period_min);
+        let delay = Duration::from_secs(delay_min * 60);
+        let mut now = NOW;
+        let mut newest: Option<OwnRun> = None;
+        let mut failures = Failures::default();
+        let mut standing = first_step(None, &policy, delay, now).expect("valid");
+        let mut last_done = [(Step::RewriteDataFiles, now), (Step::CleanUp, now)];
+        // The longest back-off, a whole round, and the steps' own time.
+        let bound = 2 * HOUR + (period_min + delay_min) as i64 * MINUTE + 40 * MINUTE;
+        for (ended, seconds, restart) in steps {
+            let NextStep { step, at_ms, .. } = standing.next;
+            prop_assert!(at_ms >= now, "{at_ms} lies before {now}");
+            now = at_ms + seconds * SECOND;
+            for (which, at) in &mut last_done {
+                if *which == step {
+                    *at = now;
+                }
+                prop_assert!(now - *at <= bound, "{which:?} was not done for {} min", (now - *at) / MINUTE);
+            }
+            let ended = if ended == 0 { Ended::Failed } else { Ended::Well };
+            let other = match step {
+                Step::RewriteDataFiles => {
+                    standing.since_ms = at_ms;
+                    if ended == Ended::Well {
+                        newest = Some(own(at_ms, now, true));
+                    }
+                    after_rewrite(newest.as_ref().map(|own| own.committed_ms), delay, now)
+                }
+                Step::CleanUp => {
+                    let committed = newest.as_ref().map_or(i64::MIN, |own| own.committed_ms);
+                    prop_assert!(at_ms >= committed.saturating_add(millis(delay)), "before the delay was over");
+                    after_clean_up(standing.since_ms, &policy, now).expect("valid")
+                }
+            };
+            standing.next = failures.after(step, ended, other, now);
+            if restart && newest.is_some() {
+                failures = Failures::default();
+                standing = first_step(newest.as_ref(), &policy, delay, now).expect("valid");
+            }
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Runs and the loop that starts them, on stores and catalogs in memory, with real Parquet files and simulated time.
+
+mod fleet;
+mod rewrite;
+mod scheduler;
+mod shutdown;
+mod world;

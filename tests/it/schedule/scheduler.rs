@@ -1,0 +1,267 @@
+//! The loop: order, fairness, back-off, and tables that come, go or make trouble.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use iceberg::TableUpdate;
+use iceberg::spec::FormatVersion;
+use icewright::catalog::{Catalog, CommitOutcome};
+use icewright::policy::TableName;
+use icewright::report::events::Reporter;
+use icewright::report::metrics::Metrics;
+use icewright::schedule::collector::collect_forever;
+use icewright::schedule::scheduler::Scheduler;
+use icewright::server::{Liveness, Readiness};
+use icewright::storage::Store;
+use icewright::testing::{Operation, StoreFault};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::world::{HOUR, Lake, MINUTE, POLICY, ident};
+
+/// A scheduler and a collector at work.
+pub(super) struct Daemon {
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) reporter: Arc<Reporter>,
+    pub(super) cancel: CancellationToken,
+    pub(super) scheduler: JoinHandle<()>,
+    pub(super) collector: JoinHandle<()>,
+}
+
+impl Daemon {
+    pub(super) fn start(lake: &Lake, concurrent_tables: usize) -> Self {
+        let env = lake.env();
+        let metrics = Arc::new(Metrics::new(100));
+        let readiness = Arc::new(Readiness::new(["lake".to_owned()]));
+        let liveness = Arc::new(Liveness::new(lake.clock.now_ms(), Duration::from_secs(60)));
+        let reporter = Arc::new(Reporter::new(metrics.clone(), readiness, liveness, false));
+        let fleet = lake.fleet(POLICY);
+        let cancel = env.cancel.clone();
+        let collector = tokio::spawn(collect_forever(env.clone(), fleet.clone(), reporter.clone(), 5 * MINUTE));
+        let scheduler = tokio::spawn(Scheduler::new(env, fleet, reporter.clone(), concurrent_tables).run());
+        Self { metrics, reporter, cancel, scheduler, collector }
+    }
+
+    /// The value of a series with `labels`, which is there.
+    fn value(&self, metric: &str, labels: &str) -> f64 {
+        self.series(|line| line.starts_with(&format!("{metric}{{")) && line.contains(labels))
+            .unwrap_or_else(|| panic!("no series {metric} with {labels}"))
+    }
+
+    fn series(&self, is_it: impl Fn(&str) -> bool) -> Option<f64> {
+        let text = self.metrics.gather().expect("metrics");
+        let line = text.lines().find(|line| is_it(line))?;
+        Some(line.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a number"))
+    }
+
+    fn runs(&self, table: &str, action: &str, outcome: &str) -> f64 {
+        let labels = format!(
+            "{{action=\"{action}\",catalog=\"lake\",namespace=\"db\",outcome=\"{outcome}\",table=\"{table}\"}}"
+        );
+        self.series(|line| line.starts_with(&format!("icewright_runs_total{labels}"))).unwrap_or(0.0)
+    }
+
+    pub(super) async fn stop(self) {
+        self.cancel.cancel();
+        self.scheduler.await.expect("no panic");
+        self.collector.await.expect("no panic");
+    }
+}
+
+/// Lets simulated time pass until the condition holds.
+pub(super) async fn until<F: Future<Output = bool>>(limit: Duration, what: &str, mut holds: impl FnMut() -> F) {
+    let start = tokio::time::Instant::now();
+    while !holds().await {
+        assert!(start.elapsed() < limit, "not within {} min: {what}", limit.as_secs() / 60);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// A table with two snapshots of two partitions, and garbage.
+async fn grown(lake: &Lake, table: &str) -> String {
+    lake.create(table);
+    lake.append(table, 0..2).await;
+    lake.append(table, 0..2).await;
+    lake.litter(table)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_is_compacted_and_cleaned_after_the_delay_again_and_again() {
+    let lake = Lake::new();
+    let litter = grown(&lake, "t").await;
+    let before = lake.rows("t").await;
+    let daemon = Daemon::start(&lake, 2);
+    until(MINUTE, "compacted", || async { lake.files("t").await.len() == 2 }).await;
+    let committed = lake.newest_ms("t").await;
+    assert_eq!(lake.snapshots("t").await, 3);
+    assert!(lake.has(&litter), "garbage waits for the delay as well");
+
+    until(HOUR, "expired", || async { lake.snapshots("t").await == 1 }).await;
+    let waited = lake.clock.now_ms() - committed;
+    assert!((30 * 60_000..31 * 60_000).contains(&waited), "{waited} ms");
+    until(MINUTE, "orphan gone", || async { !lake.has(&litter) }).await;
+    assert_eq!(lake.rows("t").await, before);
+
+    // News; the next run starts six hours after the first.
+    lake.append("t", 0..2).await;
+    let start = lake.clock.now_ms();
+    until(7 * HOUR, "compacted again", || async { lake.files("t").await.len() == 2 }).await;
+    let waited = lake.clock.now_ms() - start;
+    assert!((5 * 3_600_000..6 * 3_600_000).contains(&waited), "{waited} ms");
+    assert_eq!(daemon.runs("t", "rewrite-data-files", "success"), 2.0);
+    assert_eq!(daemon.runs("t", "expire-snapshots", "success"), 1.0);
+    assert_eq!(daemon.runs("t", "remove-orphan-files", "success"), 1.0);
+    daemon.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_that_waits_holds_no_worker() {
+    let lake = Lake::new();
+    for table in ["a", "b", "c"] {
+        grown(&lake, table).await;
+    }
+    let daemon = Daemon::start(&lake, 1);
+    until(MINUTE, "all compacted", || async {
+        let files = [lake.files("a").await.len(), lake.files("b").await.len(), lake.files("c").await.len()];
+        files == [2, 2, 2]
+    })
+    .await;
+    assert_eq!(lake.snapshots("a").await, 3, "the first is in its delay");
+    daemon.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_that_always_fails_backs_off_and_stops_nobody() {
+    let lake = Lake::new();
+    let litter = grown(&lake, "bad").await;
+    grown(&lake, "good").await;
+    for operation in [Operation::Read, Operation::ReadRange] {
+        lake.faulty.inject_on("/db/bad/data/", operation, 0..usize::MAX, StoreFault::fail());
+    }
+    let daemon = Daemon::start(&lake, 1);
+    until(MINUTE, "the good one is compacted", || async { lake.files("good").await.len() == 2 }).await;
+    tokio::time::sleep(6 * HOUR).await;
+    // 1, 2, 4 ... 32, 60, 60 ... minutes apart.
+    let failed = daemon.runs("bad", "rewrite-data-files", "failed");
+    assert!((9.0..=12.0).contains(&failed), "{failed} attempts in six hours");
+    assert_eq!(daemon.value("icewright_table_consecutive_failures", "table=\"bad\""), failed);
+    assert_eq!(daemon.value("icewright_table_consecutive_failures", "table=\"good\""), 0.0);
+    assert_eq!((lake.snapshots("bad").await, lake.has(&litter)), (1, false), "its clean-ups go on");
+    assert_eq!(lake.snapshots("good").await, 1);
+    daemon.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_that_panics_fails_alone() {
+    let lake = Lake::new();
+    grown(&lake, "bad").await;
+    grown(&lake, "good").await;
+    let bug = || async { panic!("a bug") }.boxed();
+    lake.faulty.inject_on("/db/bad/metadata/", Operation::Read, 0..usize::MAX, StoreFault::After(Arc::new(bug)));
+    let daemon = Daemon::start(&lake, 2);
+    until(HOUR, "the good one is cleaned", || async { lake.snapshots("good").await == 1 }).await;
+    assert!(daemon.runs("bad", "rewrite-data-files", "failed") >= 2.0);
+    assert!(daemon.runs("bad", "expire-snapshots", "failed") >= 2.0, "tried although compaction never works");
+    assert!(!daemon.collector.is_finished(), "the collector bears it as well");
+    daemon.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_table_is_forgotten_within_a_cycle() {
+    let lake = Lake::new();
+    grown(&lake, "stays").await;
+    grown(&lake, "goes").await;
+    let daemon = Daemon::start(&lake, 2);
+    let goes: TableName = "lake.db.goes".parse().expect("a name");
+    let shown = |table: &str| daemon.metrics.gather().expect("metrics").contains(&format!("table=\"{table}\""));
+    let files = |table: &str| {
+        let labels = format!("table=\"{table}\"");
+        daemon.series(|line| line.starts_with("icewright_table_data_files{") && line.contains(&labels))
+    };
+    until(MINUTE, "numbers of both", || async { files("goes").is_some() && files("stays").is_some() }).await;
+    lake.catalog.drop_table(&ident("goes"));
+    until(Duration::from_secs(31), "forgotten", || async { !shown("goes") }).await;
+    assert!(shown("stays") && !daemon.reporter.maintained().contains(&goes));
+    // Numbers that were on their way do not bring it back, nor does any later round.
+    daemon.reporter.stats(&goes, &icewright::inspect::TableStats::default());
+    tokio::time::sleep(HOUR).await;
+    assert!(!shown("goes"));
+    // A table of the same name starts anew.
+    grown(&lake, "goes").await;
+    until(2 * MINUTE, "compacted", || async { lake.files("goes").await.len() == 2 }).await;
+    until(MINUTE, "counted from zero", || async { daemon.runs("goes", "rewrite-data-files", "success") == 1.0 }).await;
+    daemon.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_with_invalid_metadata_is_left_alone_until_that_changes() {
+    let lake = Lake::new();
+    let litter = grown(&lake, "bad").await;
+    let list = lake.load("bad").await.current_snapshot().expect("a snapshot").manifest_list().to_owned();
+    let content = lake.store.read(&list).await.expect("the list");
+    lake.store.put(&list, "garbage");
+    let daemon = Daemon::start(&lake, 1);
+    let quarantined = || daemon.value("icewright_table_quarantined", "table=\"bad\"");
+    until(MINUTE, "quarantined", || async { daemon.runs("bad", "rewrite-data-files", "failed") == 1.0 }).await;
+    tokio::time::sleep(3 * HOUR).await;
+    assert_eq!((daemon.runs("bad", "rewrite-data-files", "failed"), quarantined()), (1.0, 1.0));
+    assert!(lake.has(&litter));
+
+    lake.store.put(&list, content);
+    lake.append("bad", 0..1).await;
+    until(2 * HOUR, "compacted", || async { lake.files("bad").await.len() == 2 }).await;
+    until(MINUTE, "released", || async { quarantined() == 0.0 }).await;
+    daemon.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_that_cannot_be_compacted_is_still_cleaned() {
+    let lake = Lake::new();
+    let litter = grown(&lake, "t").await;
+    let upgrade = vec![TableUpdate::UpgradeFormatVersion { format_version: FormatVersion::V3 }];
+    let outcome = lake.catalog.commit_table(&ident("t"), Vec::new(), upgrade).await;
+    assert!(matches!(outcome, CommitOutcome::Committed(_)), "{outcome:?}");
+    tokio::time::sleep(HOUR).await;
+    let daemon = Daemon::start(&lake, 1);
+    until(MINUTE, "cleaned", || async { lake.snapshots("t").await == 1 && !lake.has(&litter) }).await;
+    until(MINUTE, "counted", || async { daemon.runs("t", "remove-orphan-files", "success") >= 1.0 }).await;
+    assert!(daemon.runs("t", "rewrite-data-files", "skipped") >= 1.0);
+    assert_eq!(daemon.runs("t", "rewrite-data-files", "failed"), 0.0);
+    assert_eq!(daemon.value("icewright_table_consecutive_failures", "table=\"t\""), 0.0);
+    daemon.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_in_the_middle_of_the_delay_goes_on_with_it() {
+    let lake = Lake::new();
+    grown(&lake, "t").await;
+    let first = Daemon::start(&lake, 1);
+    until(MINUTE, "compacted", || async { lake.files("t").await.len() == 2 }).await;
+    let committed = lake.newest_ms("t").await;
+    tokio::time::sleep(10 * MINUTE).await;
+    first.stop().await;
+    tokio::time::sleep(5 * MINUTE).await;
+    let second = Daemon::start(&lake, 1);
+    until(HOUR, "expired", || async { lake.snapshots("t").await == 1 }).await;
+    let waited = lake.clock.now_ms() - committed;
+    assert!((30 * 60_000..31 * 60_000).contains(&waited), "{waited} ms");
+    assert_eq!(second.runs("t", "rewrite-data-files", "success"), 0.0, "not compacted again");
+    // The schedule counts from the first process' run.
+    lake.append("t", 0..2).await;
+    until(6 * HOUR, "compacted", || async { lake.files("t").await.len() == 2 }).await;
+    let since = lake.clock.now_ms() - committed;
+    assert!((5 * 3_600_000 + 3_590_000..6 * 3_600_000 + 60_000).contains(&since), "{since} ms");
+    second.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_catalog_that_is_down_is_waited_for() {
+    let lake = Lake::new();
+    grown(&lake, "t").await;
+    lake.catalog.fail_loads(3);
+    let daemon = Daemon::start(&lake, 1);
+    until(10 * MINUTE, "compacted", || async { daemon.runs("t", "rewrite-data-files", "success") == 1.0 }).await;
+    assert!(daemon.runs("t", "rewrite-data-files", "failed") >= 1.0);
+    daemon.stop().await;
+}

@@ -1,0 +1,260 @@
+//! A lake in memory whose clock is tokio's: with paused time hours pass at once.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use iceberg::spec::{DataContentType, DataFile, DataFileBuilder, DataFileFormat, Literal, Operation, TableMetadata};
+use iceberg::{NamespaceIdent, TableIdent};
+use icewright::catalog::{Catalog, CommitOutcome, LoadedTable};
+use icewright::clock::{Clock, SystemClock, snapshot_id};
+use icewright::config::Config;
+use icewright::error::Result;
+use icewright::inspect::{ManifestCache, inspect_table};
+use icewright::meta::{Additions, SnapshotIdentity, prepare_additions};
+use icewright::report::run_report::RewriteReport;
+use icewright::rewrite::{MemoryBudget, Progress};
+use icewright::run_id::RunId;
+use icewright::schedule::env::{ActiveRuns, Env};
+use icewright::schedule::fleet::{Fleet, Member, OpenStore};
+use icewright::schedule::run_table::{Run, StepReport, Subject, rewrite_step};
+use icewright::storage::{Store, StoreRef};
+use icewright::table::TableHandle;
+use icewright::testing::{FaultyStore, MemoryCatalog, MemoryStore};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use serde_json::json;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::rewrite::table::{batch, longs, parquet, rows_of};
+
+pub(super) const MINUTE: Duration = Duration::from_secs(60);
+pub(super) const HOUR: Duration = Duration::from_secs(3600);
+/// Begins this long ago, since the library dates some things by the machine's clock and refuses a past that comes later.
+const THIRTY_DAYS_MS: i64 = 30 * 24 * 3_600_000;
+
+/// A policy as operators have it: clean up half an hour after compaction, every six hours.
+pub(super) const POLICY: &str = r#"
+commit-interval = "10m"
+every = "6h"
+delay = "3x"
+[policies.rewrite-data-files]
+rewrite-all = true
+[policies.expire-snapshots]
+older-than = "2x"
+[policies.remove-orphan-files]
+older-than = "2x"
+"#;
+
+/// Tokio's time, and identifiers that count up.
+struct SimulatedClock {
+    start: Instant,
+    start_ms: i64,
+    made: AtomicU64,
+}
+
+impl Clock for SimulatedClock {
+    fn now_ms(&self) -> i64 {
+        self.start_ms + i64::try_from(self.start.elapsed().as_millis()).expect("a short test")
+    }
+
+    fn uuid(&self) -> uuid::Uuid {
+        let mut bytes = [0; 10];
+        bytes[2..].copy_from_slice(&self.made.fetch_add(1, Ordering::Relaxed).to_be_bytes());
+        uuid::Builder::from_unix_timestamp_millis(self.now_ms().unsigned_abs(), &bytes).into_uuid()
+    }
+}
+
+struct OneStore(StoreRef);
+
+#[async_trait]
+impl OpenStore for OneStore {
+    async fn open(&self, _: &Arc<dyn Catalog>, _: &TableIdent, _: &LoadedTable) -> Result<StoreRef> {
+        Ok(self.0.clone())
+    }
+}
+
+/// Catalog `lake` with namespace `db`.
+pub(super) struct Lake {
+    pub(super) store: MemoryStore,
+    pub(super) faulty: FaultyStore,
+    pub(super) catalog: MemoryCatalog,
+    pub(super) clock: Arc<dyn Clock>,
+}
+
+pub(super) fn ident(table: &str) -> TableIdent {
+    TableIdent::new(NamespaceIdent::new("db".into()), table.into())
+}
+
+impl Lake {
+    pub(super) fn new() -> Self {
+        let start_ms = SystemClock.now_ms() - THIRTY_DAYS_MS;
+        let clock: Arc<dyn Clock> =
+            Arc::new(SimulatedClock { start: Instant::now(), start_ms, made: AtomicU64::new(0) });
+        let store = MemoryStore::new();
+        store.set_now_ms(start_ms);
+        let faulty = FaultyStore::new(Arc::new(store.clone()));
+        let catalog = MemoryCatalog::with_clock(Arc::new(store.clone()), clock.clone());
+        Self { store, faulty, catalog, clock }
+    }
+
+    /// A table partitioned by `part`, without snapshots.
+    pub(super) fn create(&self, table: &str) {
+        let location = format!("s3://b/db/{table}");
+        let metadata = json!({
+            "format-version": 2, "table-uuid": self.clock.uuid(), "location": location, "last-sequence-number": 0,
+            "last-updated-ms": self.clock.now_ms(), "last-column-id": 2, "current-schema-id": 0,
+            "schemas": [{"type": "struct", "schema-id": 0, "fields": [
+                {"id": 1, "name": "id", "required": false, "type": "long"},
+                {"id": 2, "name": "part", "required": false, "type": "long"}]}],
+            "partition-specs": [{"spec-id": 0, "fields": [
+                {"source-id": 2, "field-id": 1000, "name": "part", "transform": "identity"}]}],
+            "default-spec-id": 0, "last-partition-id": 1000,
+            "sort-orders": [{"order-id": 0, "fields": []}], "default-sort-order-id": 0, "properties": {},
+        });
+        let path = format!("{location}/metadata/00000-{}.metadata.json", self.clock.uuid());
+        self.store.put(&path, metadata.to_string());
+        let metadata: TableMetadata = serde_json::from_value(metadata).expect("valid metadata");
+        self.catalog.register(&ident(table), path, metadata).expect("a valid table");
+    }
+
+    /// Adds one file with ten rows to each of the partitions, in one snapshot.
+    pub(super) async fn append(&self, table: &str, parts: std::ops::Range<i64>) {
+        let loaded = self.load(table).await;
+        let mut files = Vec::new();
+        for part in parts {
+            files.push(self.data_file(table, part).await);
+        }
+        let additions = Additions { operation: Operation::Append, files, properties: HashMap::new() };
+        let identity = SnapshotIdentity {
+            snapshot_id: snapshot_id(self.clock.uuid()),
+            commit_uuid: self.clock.uuid(),
+            token: "writer".into(),
+        };
+        let prepared = prepare_additions(&self.store, &loaded, &additions, identity, self.clock.now_ms()).await;
+        let prepared = prepared.expect("an append");
+        let outcome = self.catalog.commit_table(&ident(table), prepared.requirements, prepared.updates).await;
+        assert!(matches!(outcome, CommitOutcome::Committed(_)), "{outcome:?}");
+    }
+
+    async fn data_file(&self, table: &str, part: i64) -> DataFile {
+        let first = i64::try_from(self.clock.uuid().as_u128() & 0xffff_ffff).expect("a small number") * 10;
+        let rows = batch(vec![(1, "id", longs(first..first + 10)), (2, "part", longs([part; 10]))]);
+        let content = parquet(&rows);
+        let path = format!("s3://b/db/{table}/data/part={part}/{}.parquet", self.clock.uuid());
+        let mut file = DataFileBuilder::default();
+        file.content(DataContentType::Data).file_path(path.clone()).file_format(DataFileFormat::Parquet);
+        file.partition(std::iter::once(Some(Literal::long(part))).collect()).partition_spec_id(0);
+        file.record_count(10).file_size_in_bytes(content.len() as u64);
+        self.store.write(&path, content).await.expect("a new file");
+        file.build().expect("a data file")
+    }
+
+    /// Puts a file that nothing refers to into the table, two days old.
+    pub(super) fn litter(&self, table: &str) -> String {
+        let path = format!("s3://b/db/{table}/data/part=0/litter-{}.parquet", self.clock.uuid());
+        self.store.put(&path, "litter");
+        self.store.set_last_modified(&path, Some(self.clock.now_ms() - 2 * 24 * 3_600_000));
+        path
+    }
+
+    pub(super) fn has(&self, path: &str) -> bool {
+        self.store.paths().iter().any(|p| p == path)
+    }
+
+    pub(super) async fn load(&self, table: &str) -> LoadedTable {
+        self.catalog.load_table(&ident(table)).await.expect("the table is there")
+    }
+
+    /// Retained snapshots.
+    pub(super) async fn snapshots(&self, table: &str) -> usize {
+        self.load(table).await.metadata.snapshots().len()
+    }
+
+    /// When the newest snapshot was made.
+    pub(super) async fn newest_ms(&self, table: &str) -> i64 {
+        self.load(table).await.current_snapshot().expect("a snapshot").timestamp_ms()
+    }
+
+    /// Live data files, in manifest order.
+    pub(super) async fn files(&self, table: &str) -> Vec<String> {
+        let handle = TableHandle {
+            catalog_name: "lake".into(),
+            ident: ident(table),
+            catalog: Arc::new(self.catalog.clone()),
+            store: Arc::new(self.store.clone()),
+            loaded: Arc::new(self.load(table).await),
+        };
+        let state = inspect_table(&handle, &ManifestCache::new(1 << 20), 4).await.expect("a readable table");
+        assert!(state.delete_files.is_empty());
+        state.data_files.iter().map(|file| file.file_path.to_string()).collect()
+    }
+
+    /// All rows, sorted.
+    pub(super) async fn rows(&self, table: &str) -> Vec<String> {
+        let mut rows = Vec::new();
+        for path in self.files(table).await {
+            let bytes = self.store.read(&path).await.expect("a live file exists");
+            let reader = ParquetRecordBatchReaderBuilder::try_new(bytes).expect("a Parquet file").build();
+            for batch in reader.expect("a readable file") {
+                rows.extend(rows_of(&batch.expect("readable rows")));
+            }
+        }
+        rows.sort_unstable();
+        rows
+    }
+
+    /// Data files of any run of ours that are in no current snapshot.
+    pub(super) async fn left_outputs(&self, table: &str) -> Vec<String> {
+        let live = self.files(table).await;
+        let folder = format!("/db/{table}/data/");
+        let ours = |path: &String| path.contains(&folder) && RunId::from_file_name(path).is_some();
+        self.store.paths().into_iter().filter(|path| ours(path) && !live.contains(path)).collect()
+    }
+
+    /// Snapshots made by us, oldest first: run id and whether the run was complete.
+    pub(super) async fn own_snapshots(&self, table: &str) -> Vec<(String, String)> {
+        let loaded = self.load(table).await;
+        let mut snapshots: Vec<_> = loaded.metadata.snapshots().collect();
+        snapshots.sort_by_key(|s| s.sequence_number());
+        let properties = snapshots.iter().map(|s| &s.summary().additional_properties);
+        properties
+            .filter_map(|p| Some((p.get("icewright.run-id")?.clone(), p.get("icewright.run-complete")?.clone())))
+            .collect()
+    }
+
+    pub(super) fn env(&self) -> Env {
+        Env {
+            clock: self.clock.clone(),
+            memory: Arc::new(MemoryBudget::new(256 << 20)),
+            manifests: Arc::new(ManifestCache::new(16 << 20)),
+            threads: 2,
+            active: ActiveRuns::default(),
+            run_timeout: 6 * HOUR,
+            cancel: CancellationToken::new(),
+        }
+    }
+
+    /// All tables of `db` under one policy.
+    pub(super) fn fleet(&self, policy: &str) -> Arc<Fleet> {
+        let catalog = "[catalogs.lake]\nuri = \"http://localhost:1\"\nauth = { type = \"none\" }\n";
+        let text = format!("{catalog}[[policies]]\nname = \"all\"\ntables = [\"lake.db.*\"]\n{policy}");
+        let config = Config::parse("test.toml", &text).unwrap_or_else(|problems| panic!("{problems}")).config;
+        let stores = Arc::new(OneStore(Arc::new(self.faulty.clone())));
+        let member = Member { catalog: Arc::new(self.catalog.clone()), stores };
+        Arc::new(Fleet::new([("lake".to_owned(), member)].into(), config.policies))
+    }
+
+    /// Compacts once.
+    pub(super) async fn compact(&self, env: &Env, table: &str, policy: &str) -> RewriteReport {
+        let name = format!("lake.db.{table}").parse().expect("a name");
+        let subject = Subject::load(&self.fleet(policy), &name).await.expect("a table");
+        let done = rewrite_step(env, &subject, Run::start(env), Arc::new(Progress::default())).await;
+        match done.report {
+            StepReport::RewriteDataFiles(report) => *report,
+            StepReport::CleanUp(_) => panic!("a compaction was asked for"),
+        }
+    }
+}
