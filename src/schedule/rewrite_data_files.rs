@@ -144,16 +144,17 @@ impl<'a> Rewriting<'a> {
     }
 
     async fn execute(&mut self, groups: Vec<FileGroup>) {
+        let concurrency = self.policy.rewrite_data_files.max_concurrent_file_group_rewrites.max(1);
         let context = Arc::new(RewriteContext {
             store: self.table.store.clone(),
             loaded: self.table.loaded.clone(),
             run_id: self.run_id,
             memory: self.env.memory.clone(),
             cancel: self.cancel.clone(),
-            threads: self.env.threads,
+            // Groups share the cores: each asks for the memory of its share only.
+            threads: self.env.threads.div_ceil(concurrency.min(groups.len()).max(1)),
             progress: self.progress.clone(),
         });
-        let concurrency = self.policy.rewrite_data_files.max_concurrent_file_group_rewrites.max(1);
         let mut waiting = groups.into_iter();
         let mut running = JoinSet::new();
         loop {
