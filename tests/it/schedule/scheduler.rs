@@ -72,9 +72,10 @@ impl Daemon {
 /// Lets simulated time pass until the condition holds.
 pub(super) async fn until<F: Future<Output = bool>>(limit: Duration, what: &str, mut holds: impl FnMut() -> F) {
     let start = tokio::time::Instant::now();
+    let step = (limit / 400).clamp(Duration::from_secs(1), Duration::from_secs(15));
     while !holds().await {
         assert!(start.elapsed() < limit, "not within {} min: {what}", limit.as_secs() / 60);
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        tokio::time::sleep(step).await;
     }
 }
 
@@ -253,6 +254,22 @@ async fn a_restart_in_the_middle_of_the_delay_goes_on_with_it() {
     let since = lake.clock.now_ms() - committed;
     assert!((5 * 3_600_000 + 3_590_000..6 * 3_600_000 + 60_000).contains(&since), "{since} ms");
     second.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_delay_begins_anew_when_somebody_else_compacts() {
+    let lake = Lake::new();
+    let litter = grown(&lake, "t").await;
+    let daemon = Daemon::start(&lake, 1);
+    until(MINUTE, "compacted", || async { lake.files("t").await.len() == 2 }).await;
+    tokio::time::sleep(20 * MINUTE).await;
+    lake.append("t", 0..2).await;
+    lake.compact(&lake.env(), "t", POLICY).await;
+    let committed = lake.newest_ms("t").await;
+    until(HOUR, "cleaned", || async { !lake.has(&litter) }).await;
+    let waited = lake.clock.now_ms() - committed;
+    assert!((30 * 60_000..31 * 60_000).contains(&waited), "{waited} ms");
+    daemon.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
