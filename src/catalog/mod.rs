@@ -138,6 +138,34 @@ pub trait RequestObserver: Send + Sync {
     fn bytes_written(&self, _bytes: u64) {}
 }
 
+/// Where a table says its files lie.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeclaredPaths {
+    /// Its location.
+    pub location: String,
+    /// `write.data.path` and `write.metadata.path`, where set.
+    pub further: Vec<String>,
+}
+
+impl DeclaredPaths {
+    const FURTHER: [&str; 2] = ["write.data.path", "write.metadata.path"];
+
+    /// From metadata.
+    pub fn of(metadata: &TableMetadata) -> Self {
+        let further = Self::FURTHER.iter().filter_map(|key| metadata.properties().get(*key).cloned());
+        Self { location: metadata.location().to_owned(), further: further.collect() }
+    }
+
+    /// From a metadata document of which nothing else need be readable: of any format version, with any types.
+    /// [`crate::error::ErrorKind::DataInvalid`] if it does not tell.
+    pub fn in_json(metadata: &serde_json::Value) -> Result<Self> {
+        let location = metadata.get("location").and_then(serde_json::Value::as_str);
+        let location = location.ok_or_else(|| Error::invalid("the table's metadata tells no location"))?.to_owned();
+        let property = |key: &&str| metadata.get("properties")?.get(*key)?.as_str().map(str::to_owned);
+        Ok(Self { location, further: Self::FURTHER.iter().filter_map(property).collect() })
+    }
+}
+
 /// What maintenance needs from a catalog.
 #[async_trait]
 pub trait Catalog: Send + Sync {
@@ -147,10 +175,10 @@ pub trait Catalog: Send + Sync {
     async fn list_tables(&self, namespace: &NamespaceIdent) -> Result<Vec<TableIdent>>;
     /// The table's current metadata. [`crate::error::ErrorKind::NotFound`] if it is gone.
     async fn load_table(&self, table: &TableIdent) -> Result<LoadedTable>;
-    /// The directories that hold the table's files ([`crate::table::references::own_directories`]), also of a table whose
-    /// metadata cannot be read otherwise, where the catalog has a way. [`crate::error::ErrorKind::NotFound`] if it is gone.
-    async fn table_directories(&self, table: &TableIdent) -> Result<Vec<String>> {
-        crate::table::references::own_directories(&self.load_table(table).await?)
+    /// Where the table says its files lie, also of a table whose metadata cannot be read otherwise, where the catalog has a
+    /// way. [`crate::error::ErrorKind::NotFound`] if it is gone.
+    async fn declared_paths(&self, table: &TableIdent) -> Result<DeclaredPaths> {
+        Ok(DeclaredPaths::of(&self.load_table(table).await?.metadata))
     }
     /// New credentials for the table's files; by loading the table again, unless the catalog has a shorter way.
     async fn load_credentials(&self, table: &TableIdent) -> Result<TableCredentials> {

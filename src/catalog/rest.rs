@@ -22,11 +22,10 @@ pub use super::auth::{Auth, SecretSource};
 use super::names::{Separator, encode};
 use super::transport::{self, CommitAnswer, Request, Transport};
 pub use super::transport::{MAX_RETRIES, REQUEST_TIMEOUT_MS};
-use super::{Catalog, CommitOutcome, LoadedTable, RequestObserver, StorageCredential, TableCredentials};
+use super::{Catalog, CommitOutcome, DeclaredPaths, LoadedTable, RequestObserver, StorageCredential, TableCredentials};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::http_client;
-use crate::table::references::own_directories_in;
 
 /// Pages of one listing at most.
 const PAGES_MAX: usize = 10_000;
@@ -335,9 +334,9 @@ impl Catalog for RestCatalog {
         self.try_load(table).await.context(|| format!("load table {table}"))
     }
 
-    async fn table_directories(&self, table: &TableIdent) -> Result<Vec<String>> {
-        let answer = self.table_response(table).await.and_then(|answer| own_directories_in(&answer.metadata));
-        answer.context(|| format!("find the directories of table {table}"))
+    async fn declared_paths(&self, table: &TableIdent) -> Result<DeclaredPaths> {
+        let answer = self.table_response(table).await.and_then(|answer| DeclaredPaths::in_json(&answer.metadata));
+        answer.context(|| format!("find out where table {table} lies"))
     }
 
     async fn load_credentials(&self, table: &TableIdent) -> Result<TableCredentials> {

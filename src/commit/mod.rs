@@ -11,7 +11,7 @@ mod settle;
 
 use std::time::Duration;
 
-use iceberg::spec::{FormatVersion, Snapshot};
+use iceberg::spec::{FormatVersion, Snapshot, TableMetadata};
 
 pub use expire::commit_expire;
 pub use replace::commit_rewrite;
@@ -110,6 +110,20 @@ impl CommitContext {
             min_wait: Duration::from_millis(100),
             max_wait: Duration::from_secs(60),
             summary: Vec::new(),
+        }
+    }
+
+    /// As the table's `commit.retry.*` properties say, within reason: at most 100 retries and 10 minutes between two. What is
+    /// no number does not count.
+    pub fn of_table(run_id: RunId, metadata: &TableMetadata) -> Self {
+        let number = |key: &str| metadata.properties().get(key).and_then(|text| text.trim().parse::<u64>().ok());
+        let wait = |key: &str| number(key).map(|ms| Duration::from_millis(ms).min(Duration::from_secs(600)));
+        let defaults = Self::new(run_id);
+        Self {
+            retries: number("commit.retry.num-retries").map_or(defaults.retries, |n| n.min(100) as u32),
+            min_wait: wait("commit.retry.min-wait-ms").unwrap_or(defaults.min_wait),
+            max_wait: wait("commit.retry.max-wait-ms").unwrap_or(defaults.max_wait),
+            ..defaults
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::storage::credentials::CatalogCredentials;
 use crate::storage::instrument::InstrumentedStore;
 use crate::storage::{self, StoreRef};
 use crate::table::TableHandle;
-use crate::table::references::own_directories;
+use crate::table::references::{directories, own_directories};
 
 /// Tables whose directories are asked for at the same time.
 const LOOK_UP_CONCURRENCY: usize = 16;
@@ -162,8 +162,9 @@ impl Fleet {
 
     /// A table that is gone meanwhile has no directories.
     async fn look_up(&self, member: &Member, other: &TableName) -> Result<Vec<String>> {
-        match member.catalog.table_directories(&ident(other)?).await {
-            Ok(directories) => {
+        match member.catalog.declared_paths(&ident(other)?).await {
+            Ok(declared) => {
+                let directories = directories(&declared)?;
                 self.remember(other, directories.clone());
                 Ok(directories)
             }

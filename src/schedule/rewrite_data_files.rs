@@ -221,7 +221,7 @@ impl<'a> Rewriting<'a> {
     async fn commit_batch(&mut self) {
         let batch = std::mem::take(&mut self.batch);
         let start = self.start;
-        let mut context = CommitContext::new(self.run_id);
+        let mut context = CommitContext::of_table(self.run_id, &self.table.loaded.metadata);
         let complete = self.report.committed_groups + batch.len() == self.report.planned_groups;
         context.summary = vec![
             (SUMMARY_RUN_COMPLETE, complete.to_string()),

@@ -237,7 +237,7 @@ async fn expire(env: &Env, subject: &Subject, run: Run, report: &mut CleanUpRepo
     let now = env.clock.now_ms();
     match plan_expire_snapshots(&subject.table.loaded, policy, subject.commit_interval, now, &[]) {
         Ok(plan) => {
-            let context = CommitContext::new(run.run_id);
+            let context = CommitContext::of_table(run.run_id, &subject.table.loaded.metadata);
             report.expire_snapshots =
                 Some(expire_snapshots(&subject.table, &plan, &context, env.clock.as_ref()).boxed().await);
         }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::catalog::LoadedTable;
+use crate::catalog::{DeclaredPaths, LoadedTable};
 use crate::error::{Error, Result};
 use crate::storage::path::CanonicalPath;
 
@@ -34,27 +34,17 @@ pub fn clock_skew_ms(loaded: &LoadedTable, now_ms: i64) -> Option<i64> {
 /// The directories that hold the table's files: its location, then `write.data.path` and `write.metadata.path` where
 /// they lie outside of it. Only the location belongs to the table alone by convention; the others may be shared.
 pub fn own_directories(loaded: &LoadedTable) -> Result<Vec<String>> {
-    let metadata = &loaded.metadata;
-    directories(metadata.location(), |key| metadata.properties().get(key).map(String::as_str))
+    directories(&DeclaredPaths::of(&loaded.metadata))
 }
 
-/// The same from a metadata document of which nothing else need be readable: of any format version, with any types.
-/// [`crate::error::ErrorKind::DataInvalid`] if it does not tell.
-pub fn own_directories_in(metadata: &serde_json::Value) -> Result<Vec<String>> {
-    let location = metadata.get("location").and_then(serde_json::Value::as_str);
-    let location = location.ok_or_else(|| Error::invalid("the table's metadata tells no location"))?;
-    let properties = metadata.get("properties");
-    directories(location, |key| properties?.get(key)?.as_str())
-}
-
-fn directories<'a>(location: &'a str, property: impl Fn(&str) -> Option<&'a str>) -> Result<Vec<String>> {
-    let mut directories = vec![location.to_owned()];
-    let mut canonical = vec![CanonicalPath::parse(location)?];
-    for key in ["write.data.path", "write.metadata.path"] {
-        let Some(path) = property(key) else { continue };
+/// The same from what a table declares.
+pub fn directories(declared: &DeclaredPaths) -> Result<Vec<String>> {
+    let mut directories = vec![declared.location.clone()];
+    let mut canonical = vec![CanonicalPath::parse(&declared.location)?];
+    for path in &declared.further {
         let parsed = CanonicalPath::parse(path)?;
         if !canonical.iter().any(|known| parsed == *known || parsed.is_inside(known)) {
-            directories.push(path.to_owned());
+            directories.push(path.clone());
             canonical.push(parsed);
         }
     }

@@ -9,6 +9,7 @@ use iceberg::{NamespaceIdent, TableCreation, TableIdent, TableRequirement, Table
 use icewright::catalog::rest::{Auth, MAX_RETRIES, REQUEST_TIMEOUT_MS, RestCatalog, RestCatalogConfig};
 use icewright::catalog::{Catalog, CommitOutcome, RequestObserver};
 use icewright::error::{Error, ErrorKind};
+use icewright::table::references::directories;
 use serde_json::{Value, json};
 
 use crate::support::http_server::{HttpServer, Received, Reply};
@@ -490,7 +491,9 @@ async fn a_table_of_a_version_to_come_is_located_although_it_cannot_be_loaded() 
     let server = catalog_server(empty_config(), None, replies);
     let catalog = connect(&server, Auth::None).await;
     assert_eq!(catalog.load_table(&ident()).await.unwrap_err().kind(), ErrorKind::Unsupported);
-    assert_eq!(catalog.table_directories(&ident()).await.unwrap(), ["s3://b/t", "s3://data/t"]);
-    assert_eq!(catalog.table_directories(&ident()).await.unwrap_err().kind(), ErrorKind::DataInvalid);
-    assert_eq!(catalog.table_directories(&ident()).await.unwrap_err().kind(), ErrorKind::NotFound);
+    let declared = catalog.declared_paths(&ident()).await.unwrap();
+    assert_eq!((declared.location.as_str(), declared.further.len()), ("s3://b/t", 2));
+    assert_eq!(directories(&declared).unwrap(), ["s3://b/t", "s3://data/t"]);
+    assert_eq!(catalog.declared_paths(&ident()).await.unwrap_err().kind(), ErrorKind::DataInvalid);
+    assert_eq!(catalog.declared_paths(&ident()).await.unwrap_err().kind(), ErrorKind::NotFound);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
-use icewright::catalog::{Catalog, CommitOutcome, LoadedTable};
+use icewright::catalog::{Catalog, CommitOutcome, DeclaredPaths, LoadedTable};
 use icewright::error::{Error, Result};
 use icewright::schedule::fleet::{Fleet, Member, OpenStore};
 use icewright::storage::StoreRef;
@@ -30,12 +30,11 @@ impl Catalog for Strange {
         }
         self.0.catalog.load_table(table).await
     }
-    async fn table_directories(&self, table: &TableIdent) -> Result<Vec<String>> {
+    async fn declared_paths(&self, table: &TableIdent) -> Result<DeclaredPaths> {
         if table.name() == "strange" {
-            return Ok(vec!["s3://b/strange".into(), "s3://other/strange".into()]);
+            return Ok(DeclaredPaths { location: "s3://b/strange".into(), further: vec!["s3://other/strange".into()] });
         }
-        let loaded = self.0.catalog.load_table(table).await?;
-        Ok(vec![loaded.metadata.location().to_owned()])
+        self.0.catalog.declared_paths(table).await
     }
     async fn commit_table(&self, _: &TableIdent, _: Vec<TableRequirement>, _: Vec<TableUpdate>) -> CommitOutcome {
         CommitOutcome::Refused(Error::internal("nobody commits here"))
