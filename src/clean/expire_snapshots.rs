@@ -14,7 +14,7 @@ use futures::{StreamExt, stream};
 use iceberg::spec::{DataContentType, ManifestFile, SnapshotRef, SnapshotReference};
 
 use super::deletion::{Deleted, Deleter, Doomed, refresh, require_deletable};
-use super::ownership::read_metadata_text;
+use super::ownership::{compare_with_neighbours, read_metadata_text};
 use super::reachable::{READS, Reachable, entries_of, manifests_of};
 use super::report::{ExpireOutcome, ExpireReport, FileKind, Tally};
 use crate::clock::Clock;
@@ -37,11 +37,16 @@ const LOG_ENTRIES: usize = 100;
 /// Expires what the plan names and deletes the files that nothing needs any more.
 ///
 /// Nothing is sent for an empty plan, and nothing is deleted unless the commit is confirmed. Errors are in the report.
+///
+/// `neighbours` are the directories of every other table within sight, as in [`super::OrphanRequest`]. If one of them lies in
+/// this table's location or around it, or if they are not known, the files stay: another table may have been registered from
+/// this one's metadata.
 pub async fn expire_snapshots(
     table: &TableHandle,
     plan: &ExpirePlan,
     ctx: &CommitContext,
     clock: &dyn Clock,
+    neighbours: Option<&[(String, String)]>,
 ) -> ExpireReport {
     let mut report = ExpireReport::default();
     if plan.is_empty() {
@@ -74,6 +79,17 @@ pub async fn expire_snapshots(
             report.error = Some(error);
             return report;
         }
+    }
+    let shared = match neighbours.map(|others| compare_with_neighbours(retained.scope(), &table.name(), others)) {
+        None => Some("neighbours-unknown"),
+        Some(Err(_)) => Some("shared-location"),
+        Some(Ok(_)) => None,
+    };
+    if let Some(reason) = shared {
+        for files in [&doomed.content, &doomed.statistics, &doomed.manifests, &doomed.lists] {
+            keep(&mut report.kept, reason, files);
+        }
+        return report;
     }
     match after_commit(table, &base, plan, retained).await {
         Ok(deleter) => delete(deleter, doomed, &mut report).await,
@@ -117,6 +133,10 @@ async fn require_no_ref_lost(table: &TableHandle, base: &str, plan: &ExpirePlan)
     struct Before {
         #[serde(default)]
         refs: BTreeMap<String, SnapshotReference>,
+    }
+    if table.loaded.metadata_location == base {
+        // Somebody else had expired them before, so nothing was committed here.
+        return Ok(());
     }
     let expired: HashSet<i64> = plan.remove_snapshots.iter().copied().collect();
     for file in metadata_files(&table.loaded)?.into_iter().skip(1).take_while(|file| *file != base).take(LOG_ENTRIES) {

@@ -159,6 +159,7 @@ impl Comparison<'_> {
             progress: &WriterProgress::default(),
             once_referenced: &|_| Ok(false),
             is_active: self.is_active,
+            hidden: &|_| Ok(false),
             in_location: &|_| Ok(true),
             checkpoints_known: true,
         };

@@ -6,6 +6,7 @@
 //! having compared it with metadata loaded just before. All deletion goes through [`crate::storage::delete_files`].
 
 mod deletion;
+mod elsewhere;
 mod expire_snapshots;
 mod listing;
 mod once_referenced;
@@ -14,6 +15,7 @@ mod reachable;
 mod remove_orphan_files;
 mod report;
 
+pub use elsewhere::{Elsewhere, note_referenced};
 pub use expire_snapshots::expire_snapshots;
 pub use reachable::Reachable;
 pub use remove_orphan_files::{CANDIDATES_PER_RUN, OrphanRequest, find_orphan_files, remove_orphan_files};

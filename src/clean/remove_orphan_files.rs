@@ -7,13 +7,14 @@ use futures::{StreamExt, stream};
 use iceberg::spec::{ManifestContentType, ManifestFile};
 
 use super::deletion::{Deleter, Doomed, grow};
+use super::elsewhere::Elsewhere;
 use super::listing::{Comparison, Listing};
 use super::once_referenced::OnceReferenced;
 use super::ownership::{check_metadata_files, compare_with_neighbours};
-use super::reachable::{READS, Reachable, entries_of};
+use super::reachable::{READS, Reachable, Scope, entries_of};
 use super::report::{FileKind, OrphanReport, Refused};
 use crate::error::{ErrorKind, Result};
-use crate::plan::remove_orphan_files::{Evidence, Kept, NamesInUse, OrphanRules, Verdict, judge};
+use crate::plan::remove_orphan_files::{Evidence, Garbage, Kept, NamesInUse, OrphanRules, Verdict, judge};
 use crate::policy::TablePolicy;
 use crate::run_id::RunId;
 use crate::storage::ListedFile;
@@ -42,6 +43,8 @@ pub struct OrphanRequest<'a> {
     /// Directories of every other table within sight, each with the table's name: its location, and its external data
     /// and metadata directories ([`crate::table::references::own_directories`]).
     pub neighbours: &'a [(String, String)],
+    /// What other tables reach. Asked only when something may go.
+    pub elsewhere: &'a dyn Elsewhere,
     /// Unreferenced files kept in memory at most, [`CANDIDATES_PER_RUN`] by default.
     pub candidates_max: usize,
 }
@@ -69,7 +72,7 @@ pub async fn find_orphan_files(table: &TableHandle, request: &OrphanRequest<'_>)
 
 /// Finds orphan files and deletes those that may go. Errors and refusals are in the report.
 pub async fn remove_orphan_files(table: &TableHandle, request: &OrphanRequest<'_>) -> OrphanReport {
-    let Found { mut report, doomed, known } = match find(table, request).await {
+    let Found { mut report, doomed, known, .. } = match find(table, request).await {
         Ok(found) => found,
         Err(error) => {
             let error = Some(error.context("find orphan files (nothing was deleted)"));
@@ -86,6 +89,8 @@ pub async fn remove_orphan_files(table: &TableHandle, request: &OrphanRequest<'_
 #[derive(Default)]
 struct Found {
     report: OrphanReport,
+    /// What may go unless another table needs it.
+    suspects: Vec<(Doomed, Garbage)>,
     /// What may go, what lists other files last.
     doomed: Vec<Doomed>,
     /// The table as last loaded and what it reaches; `None` if the run was refused.
@@ -156,6 +161,7 @@ async fn find(table: &TableHandle, request: &OrphanRequest<'_>) -> Result<Found>
         progress: &progress,
         once_referenced: &|path| Ok(reachable.has_left(path)? || once.contains(path)?),
         is_active: request.is_active,
+        hidden: &|path| Ok(hidden_below(reachable.scope(), &CanonicalPath::parse(path)?)),
         in_location: &|path| Ok(reachable.scope().directory(&CanonicalPath::parse(path)?) == Some(0)),
         checkpoints_known,
     };
@@ -163,6 +169,7 @@ async fn find(table: &TableHandle, request: &OrphanRequest<'_>) -> Result<Found>
     for file in candidates {
         judge_candidate(file, &rules, &evidence, &mut listing, &mut found)?;
     }
+    spare_what_others_need(request.elsewhere, &mut listing, &mut found).await;
     found.doomed.sort_by(|a, b| (a.kind, &a.path).cmp(&(b.kind, &b.path)));
     finish(&mut found, listing);
     found.known = Some((table, reachable));
@@ -258,13 +265,45 @@ fn judge_candidate(
         Verdict::Keep(kept) => listing.kept.entry(kept).or_default().add(file.size),
         Verdict::Remove(garbage) => {
             tracing::debug!(path = %file.path, ?garbage, "orphan file found");
-            found.report.removable.entry(garbage).or_default().add(file.size);
-            found.report.orphans.add(file.size);
             let kind = FileKind::of_listed(&file.path);
-            found.doomed.push(Doomed { path: file.path, kind, bytes: file.size });
+            found.suspects.push((Doomed { path: file.path, kind, bytes: file.size }, garbage));
         }
     }
     Ok(())
+}
+
+/// Whether a name on the way from the table's directory begins with `_` or `.`, as those of files do that engines keep for
+/// themselves (checkpoints, staging, markers). Directories of partitions (`_field=value`) may be named so too.
+fn hidden_below(scope: &Scope, path: &CanonicalPath) -> bool {
+    let Some(directory) = scope.directory(path).and_then(|index| scope.directories.get(index)) else { return false };
+    let below = path.as_str().strip_prefix(directory.1.as_str()).unwrap_or_default();
+    below.split('/').any(|name| name.starts_with(['_', '.']) && !name.contains('='))
+}
+
+/// Dooms the suspects that no other table reaches; none of them if that cannot be told.
+async fn spare_what_others_need(elsewhere: &dyn Elsewhere, listing: &mut Listing, found: &mut Found) {
+    let suspects = std::mem::take(&mut found.suspects);
+    if suspects.is_empty() {
+        return;
+    }
+    let paths: Vec<String> = suspects.iter().map(|(file, _)| file.path.clone()).collect();
+    let (referenced, why) = match elsewhere.referenced(&paths).await {
+        Ok(referenced) => (referenced, Kept::ReferencedElsewhere),
+        Err(error) => {
+            tracing::warn!(%error, "another table cannot be read, so its files cannot be told from orphans; all are kept");
+            (vec![true; paths.len()], Kept::NeighbourUnreadable)
+        }
+    };
+    let mut spared = referenced.into_iter();
+    for (file, garbage) in suspects {
+        if spared.next().unwrap_or(true) {
+            listing.kept.entry(why).or_default().add(file.bytes);
+        } else {
+            found.report.removable.entry(garbage).or_default().add(file.bytes);
+            found.report.orphans.add(file.bytes);
+            found.doomed.push(file);
+        }
+    }
 }
 
 fn finish(found: &mut Found, listing: Listing) {

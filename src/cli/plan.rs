@@ -20,6 +20,7 @@ use crate::plan::{ExpirePlan, RewritePlan, Skipped};
 use crate::policy::TableName;
 use crate::report::run_report::RewriteReport;
 use crate::schedule::due::NextStep;
+use crate::schedule::fleet::Others;
 use crate::schedule::rewrite_data_files;
 use crate::schedule::run_table::Subject;
 
@@ -176,7 +177,8 @@ async fn plan_orphans(parts: &Parts, name: &TableName, subject: &Subject) -> Act
         Err(error) => return ActionPlan::Nothing(error.to_string()),
     };
     let is_active = |run_id| parts.env.active.contains(run_id);
+    let others = Others { fleet: &parts.fleet, name };
     ActionPlan::Would(
-        find_orphan_files(&subject.table, &subject.orphan_request(&parts.env, &is_active, &neighbours)).await,
+        find_orphan_files(&subject.table, &subject.orphan_request(&parts.env, &is_active, &neighbours, &others)).await,
     )
 }

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
-use iceberg::spec::{MAIN_BRANCH, SnapshotRef, SnapshotReference, SnapshotRetention, TableMetadata};
+use iceberg::spec::{MAIN_BRANCH, Snapshot, SnapshotRef, SnapshotReference, SnapshotRetention, TableMetadata};
 
 use super::writer_state::{Writer, newest_states, writers};
 use super::{ExpirePlan, Skipped};
@@ -61,11 +61,15 @@ pub fn plan_expire_snapshots(
     kept.keep_detached_writer_state();
     kept.keep_pinned(pinned);
     kept.keep_young_unreferenced(defaults.cutoff_ms);
+    kept.keep_staged(now_ms.saturating_sub(STAGED_MS));
     plan.remove_snapshots = kept.others();
     plan.skipped = kept.reasons();
     limit(&mut plan);
     Ok(plan)
 }
+
+/// How long a staged snapshot may await its audit: Iceberg's default age of snapshots.
+const STAGED_MS: i64 = 5 * 24 * 60 * 60 * 1000;
 
 /// The plan for a table that has moved on since: branches may have grown, which makes nothing needed again that was not
 /// needed before. [`ErrorKind::Conflict`] for any other change of refs: then plan anew.
@@ -271,6 +275,18 @@ impl<'a> Kept<'a> {
         for snapshot in self.metadata.snapshots() {
             if !self.referenced.contains(&snapshot.snapshot_id()) && snapshot.timestamp_ms() >= cutoff_ms {
                 self.keep(snapshot.snapshot_id(), "unreferenced_young", "on no branch, but younger than older-than");
+            }
+        }
+    }
+
+    /// Staged snapshots that await their audit (write-audit-publish) are on no branch yet, and their rows are nowhere else.
+    fn keep_staged(&mut self, cutoff_ms: i64) {
+        let key = |snapshot: &Snapshot, key: &str| snapshot.summary().additional_properties.get(key).cloned();
+        let published: HashSet<String> = self.metadata.snapshots().filter_map(|s| key(s, "published-wap-id")).collect();
+        for snapshot in self.metadata.snapshots() {
+            let staged = key(snapshot, "wap.id").is_some_and(|id| !published.contains(&id));
+            if staged && !self.referenced.contains(&snapshot.snapshot_id()) && snapshot.timestamp_ms() >= cutoff_ms {
+                self.keep(snapshot.snapshot_id(), "staged", "staged for an audit (wap.id) less than five days ago");
             }
         }
     }

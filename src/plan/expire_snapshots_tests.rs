@@ -116,6 +116,18 @@ fn the_walk_stops_at_the_first_that_is_too_old() {
 }
 
 #[test]
+fn a_staged_snapshot_stays_five_days_unless_it_was_published() {
+    let staged = |id, parent, age_ms| Snap(id, Some(parent), age_ms, "append", vec![("wap.id", "audit-1")]);
+    let mut snapshots =
+        vec![append(1, None, 10 * DAY), staged(2, 1, 6 * DAY), staged(3, 1, 4 * DAY), append(4, Some(1), 0)];
+    let kept = plan(&table(&snapshots, &main_at(4), &json!({})), 60 * MINUTE, 2);
+    assert_eq!(kept.remove_snapshots, [2]);
+    assert!(reasons(&kept).contains(&"staged"));
+    snapshots[3].4.push(("published-wap-id", "audit-1"));
+    assert_eq!(plan(&table(&snapshots, &main_at(4), &json!({})), 60 * MINUTE, 2).remove_snapshots, [2, 3]);
+}
+
+#[test]
 fn a_rolled_back_snapshot_expires_by_its_own_age() {
     let snapshots = [append(1, None, 3 * DAY), append(2, Some(1), 2 * DAY), append(3, Some(1), 0)];
     let loaded = table(&snapshots, &main_at(3), &json!({}));

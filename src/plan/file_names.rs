@@ -93,6 +93,13 @@ pub fn manifest_commit(name: &str) -> Option<Uuid> {
     Some(commit).filter(|c| numbered && c.len() == 36).and_then(|c| Uuid::try_parse(c).ok())
 }
 
+/// Whether writers of tables make files with such a name: data, deletes, deletion vectors, statistics, metadata.
+pub fn is_of_a_table(name: &str) -> bool {
+    const ENDINGS: [&str; 7] = [".parquet", ".orc", ".avro", ".puffin", ".stats", ".metadata.json", ".gz"];
+    let name = name.to_ascii_lowercase();
+    ENDINGS.iter().any(|ending| name.ends_with(ending))
+}
+
 /// Whether a file is table metadata, by its name.
 pub fn is_metadata_file(name: &str) -> bool {
     name.ends_with(".metadata.json") || name.ends_with(".metadata.json.gz")

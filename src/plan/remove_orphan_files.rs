@@ -92,6 +92,14 @@ pub enum Kept {
     RunLimit,
     /// Became referenced after the listing.
     ReferencedMeanwhile,
+    /// Another table refers to it.
+    ReferencedElsewhere,
+    /// Another table cannot be read, and may refer to it.
+    NeighbourUnreadable,
+    /// Below a name that begins with `_` or `.`, where engines keep checkpoints, markers and staged files.
+    Hidden,
+    /// By its name no file that writers of tables make.
+    Foreign,
 }
 
 impl Kept {
@@ -104,7 +112,10 @@ impl Kept {
             | Self::NewerMetadata
             | Self::DirectoryMarker
             | Self::OutsideTable
-            | Self::ReferencedMeanwhile => true,
+            | Self::ReferencedMeanwhile
+            | Self::ReferencedElsewhere
+            | Self::Hidden
+            | Self::Foreign => true,
             Self::TooYoung
             | Self::Unproven
             | Self::UnknownAge
@@ -112,6 +123,7 @@ impl Kept {
             | Self::ExternalDirectory
             | Self::FlinkCheckpointUnreadable
             | Self::ContentNotDeleted
+            | Self::NeighbourUnreadable
             | Self::RunLimit => false,
         }
     }
@@ -171,6 +183,8 @@ pub struct Evidence<'a> {
     pub once_referenced: &'a (dyn Fn(&str) -> Result<bool> + Sync),
     /// Whether a run is active in this process.
     pub is_active: &'a (dyn Fn(RunId) -> bool + Sync),
+    /// Whether the file lies below a name that begins with `_` or `.` and is no partition's.
+    pub hidden: &'a (dyn Fn(&str) -> Result<bool> + Sync),
     /// Whether the file lies in the table's location, which no other table shares.
     pub in_location: &'a (dyn Fn(&str) -> Result<bool> + Sync),
     /// Whether everything that Flink checkpoints refer to is known.
@@ -196,6 +210,8 @@ pub fn judge(file: &ListedFile, rules: &OrphanRules, evidence: &Evidence<'_>) ->
     Ok(match garbage {
         // A run's id does not say which table the run worked on, so it proves nothing where tables share a directory.
         Garbage::Unproven | Garbage::RunOver if external => Verdict::Keep(Kept::ExternalDirectory),
+        Garbage::Unproven if (evidence.hidden)(path)? => Verdict::Keep(Kept::Hidden),
+        Garbage::Unproven if !file_names::is_of_a_table(file_name(path)) => Verdict::Keep(Kept::Foreign),
         Garbage::Unproven if !old => Verdict::Keep(Kept::Unproven),
         Garbage::Unproven if !evidence.checkpoints_known => Verdict::Keep(Kept::FlinkCheckpointUnreadable),
         Garbage::Unproven => Verdict::Remove(Garbage::Unproven),

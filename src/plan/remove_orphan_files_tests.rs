@@ -48,6 +48,7 @@ impl World {
             progress: &progress,
             once_referenced: &|path| Ok(self.once.iter().any(|name| path.ends_with(name))),
             is_active: &|run| self.active.contains(&run),
+            hidden: &|path| Ok(path.contains("/_") && !path.contains('=')),
             in_location: &|_| Ok(!self.external),
             checkpoints_known: self.checkpoints_known,
         };
@@ -73,10 +74,18 @@ fn without_proof_only_the_long_age_counts() {
 }
 
 #[test]
-fn names_beginning_with_dots_and_underscores_are_judged_like_others() {
-    let world = World::default();
-    for name in ["data/_p=1/x.parquet", "data/.hidden/x.parquet", "_x", ".x"] {
-        assert_eq!(world.judge(name, 25 * HOUR), Verdict::Remove(Garbage::Unproven), "{name}");
+fn hidden_and_foreign_files_go_only_when_proven() {
+    let world = World { once: vec!["proven.parquet", "proven.txt"], ..World::default() };
+    for (name, verdict) in [
+        ("data/_p=1/x.parquet", Verdict::Remove(Garbage::Unproven)),
+        ("data/X.PARQUET", Verdict::Remove(Garbage::Unproven)),
+        ("_checkpoints/x.parquet", Verdict::Keep(Kept::Hidden)),
+        ("data/readme.txt", Verdict::Keep(Kept::Foreign)),
+        ("data/noname", Verdict::Keep(Kept::Foreign)),
+        ("_old/proven.parquet", Verdict::Remove(Garbage::OnceReferenced)),
+        ("data/proven.txt", Verdict::Remove(Garbage::OnceReferenced)),
+    ] {
+        assert_eq!(world.judge(name, 25 * HOUR), verdict, "{name}");
     }
 }
 

@@ -10,6 +10,7 @@ use iceberg::{NamespaceIdent, TableIdent};
 use tokio::time::Instant;
 
 use crate::catalog::{Catalog, LoadedTable, RequestObserver};
+use crate::clean::{Elsewhere, note_referenced};
 use crate::config::CatalogConfig;
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::policy::{PolicySet, ResolvedPolicy, TableName};
@@ -198,6 +199,30 @@ fn gone_is_empty<T>(listed: Result<Vec<T>>) -> Result<Vec<T>> {
     match listed {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
         other => other,
+    }
+}
+
+/// All other tables of a table's catalog.
+pub struct Others<'a> {
+    /// The tables.
+    pub fleet: &'a Fleet,
+    /// The one that is not meant.
+    pub name: &'a TableName,
+}
+
+#[async_trait]
+impl Elsewhere for Others<'_> {
+    async fn referenced(&self, paths: &[String]) -> Result<Vec<bool>> {
+        let mut referenced = vec![false; paths.len()];
+        for other in self.fleet.all_tables(&self.name.catalog).await?.iter().filter(|other| *other != self.name) {
+            let table = match self.fleet.open(other).await {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                opened => opened?,
+            };
+            let noted = note_referenced(&table.store, &table.loaded, paths, &mut referenced).await;
+            noted.context(|| format!("find out which files table {other} needs"))?;
+        }
+        Ok(referenced)
     }
 }
 

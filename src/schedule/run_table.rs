@@ -8,10 +8,11 @@ use futures::FutureExt;
 use serde::Serialize;
 
 use crate::clean::{
-    CANDIDATES_PER_RUN, ExpireOutcome, ExpireReport, OrphanReport, OrphanRequest, expire_snapshots, remove_orphan_files,
+    CANDIDATES_PER_RUN, Elsewhere, ExpireOutcome, ExpireReport, OrphanReport, OrphanRequest, expire_snapshots,
+    remove_orphan_files,
 };
 use crate::commit::CommitContext;
-use crate::error::{Context, Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::plan::expire_snapshots::plan_expire_snapshots;
 use crate::policy::{ResolvedPolicy, TableName, commit_interval};
 use crate::report::run_report::{RewriteReport, outcome_of};
@@ -20,7 +21,7 @@ use crate::rewrite::Progress;
 use crate::run_id::RunId;
 use crate::schedule::due::{self, Ended, NextStep, Standing, Step};
 use crate::schedule::env::Env;
-use crate::schedule::fleet::Fleet;
+use crate::schedule::fleet::{Fleet, Others};
 use crate::schedule::rewrite_data_files::rewrite_data_files;
 use crate::table::TableHandle;
 use crate::table::history::last_own_run;
@@ -203,7 +204,8 @@ pub async fn clean_up_step(
     let mut report = CleanUpReport::default();
     let begin = env.clock.now_ms();
     started(Action::ExpireSnapshots);
-    expire(env, subject, run, &mut report).await;
+    let neighbours = fleet.neighbours(name).await;
+    expire(env, subject, run, neighbours.as_deref().ok(), &mut report).await;
     let expired = env.clock.now_ms();
     started(Action::RemoveOrphanFiles);
     if report.is_unsettled() {
@@ -215,7 +217,7 @@ pub async fn clean_up_step(
         let removed = tokio::select! {
             biased;
             () = env.cancel.cancelled() => Err(Error::new(ErrorKind::Cancelled, "the process is stopping")),
-            removed = orphans(env, fleet, name, subject) => removed,
+            removed = orphans(env, fleet, name, subject, neighbours) => removed,
         };
         match removed {
             Ok(removed) => report.remove_orphan_files = Some(removed),
@@ -228,7 +230,13 @@ pub async fn clean_up_step(
     Ok(StepDone { report: StepReport::CleanUp(Box::new(report)), other })
 }
 
-async fn expire(env: &Env, subject: &Subject, run: Run, report: &mut CleanUpReport) {
+async fn expire(
+    env: &Env,
+    subject: &Subject,
+    run: Run,
+    neighbours: Option<&[(String, String)]>,
+    report: &mut CleanUpReport,
+) {
     let policy = &subject.resolved.policy;
     if !policy.expire_snapshots.enabled {
         report.skipped.insert(EXPIRE, DISABLED.into());
@@ -239,17 +247,28 @@ async fn expire(env: &Env, subject: &Subject, run: Run, report: &mut CleanUpRepo
         Ok(plan) => {
             let context = CommitContext::of_table(run.run_id, &subject.table.loaded.metadata);
             report.expire_snapshots =
-                Some(expire_snapshots(&subject.table, &plan, &context, env.clock.as_ref()).boxed().await);
+                Some(expire_snapshots(&subject.table, &plan, &context, env.clock.as_ref(), neighbours).boxed().await);
         }
         Err(error) => report.refuse(EXPIRE, &error),
     }
 }
 
-async fn orphans(env: &Env, fleet: &Fleet, name: &TableName, subject: &Subject) -> Result<OrphanReport> {
-    let neighbours = fleet.neighbours(name).await.context(|| "find the directories of the catalog's other tables")?;
+async fn orphans(
+    env: &Env,
+    fleet: &Fleet,
+    name: &TableName,
+    subject: &Subject,
+    neighbours: Result<Vec<(String, String)>>,
+) -> Result<OrphanReport> {
+    // That a neighbour cannot be read is its failure, not this table's.
+    let neighbours = neighbours.map_err(|error| {
+        let what = "refused (neighbour_unreadable): where the catalog's other tables lie is not known";
+        Error::unsupported(format!("{what}: {error}"))
+    })?;
     let table = subject.table.refresh().await?;
     let is_active = |run_id| env.active.contains(run_id);
-    let request = subject.orphan_request(env, &is_active, &neighbours);
+    let others = Others { fleet, name };
+    let request = subject.orphan_request(env, &is_active, &neighbours, &others);
     Ok(remove_orphan_files(&table, &request).boxed().await)
 }
 
@@ -260,6 +279,7 @@ impl Subject {
         env: &Env,
         is_active: &'a (dyn Fn(RunId) -> bool + Sync),
         neighbours: &'a [(String, String)],
+        elsewhere: &'a dyn Elsewhere,
     ) -> OrphanRequest<'a> {
         OrphanRequest {
             policy: &self.resolved.policy,
@@ -268,6 +288,7 @@ impl Subject {
             now_ms: env.clock.now_ms(),
             is_active,
             neighbours,
+            elsewhere,
             candidates_max: CANDIDATES_PER_RUN,
         }
     }

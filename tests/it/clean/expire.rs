@@ -402,3 +402,16 @@ fn the_actions_can_move_between_threads() {
     is_send(|world| world.carry_out(Box::leak(Box::default())));
     is_send(World::remove_orphans);
 }
+
+#[tokio::test]
+async fn files_stay_where_another_table_lies_in_the_same_place() {
+    for location in [LOCATION.to_owned(), format!("{LOCATION}/inner"), "s3://b/db".to_owned()] {
+        let mut world = compacted().await;
+        world.neighbours = vec![("lake.db.clone".to_owned(), location.clone())];
+        let before = world.left().len();
+        let report = world.expire().await;
+        assert_eq!((report.outcome, report.expired_snapshots), (ExpireOutcome::Committed, 3), "{location}");
+        assert_eq!(report.kept.get("shared-location").map(|t| t.files), Some(7), "{location}: {report:?}");
+        assert!(report.deleted.is_empty() && world.left().len() == before, "{location}");
+    }
+}

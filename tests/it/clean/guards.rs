@@ -10,12 +10,13 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use icewright::clean::{OrphanRequest, remove_orphan_files};
 use icewright::error::Result;
-use icewright::plan::remove_orphan_files::Kept;
+use icewright::plan::remove_orphan_files::{Garbage, Kept};
 use icewright::storage::{ListedFile, Store, StoreRef, StoreWriter};
 use icewright::testing::{Operation, StoreFault};
 use serde_json::json;
 
-use super::world::{DAY, HOUR, INTERVAL, MINUTE, UUID, World, at};
+use super::orphans::files;
+use super::world::{DAY, HOUR, INTERVAL, MINUTE, Needed, UUID, World, at};
 
 const FOREIGN: &str = "ffffffff-5d0f-4e5c-9d5e-123456789012";
 
@@ -237,6 +238,7 @@ async fn remove_listed(world: &World, paths: &[&str]) -> icewright::clean::Orpha
         now_ms: world.now_ms,
         is_active: &|_| false,
         neighbours: &[],
+        elsewhere: &world.elsewhere,
         candidates_max: 100,
     };
     remove_orphan_files(&table, &request).await
@@ -292,4 +294,35 @@ async fn a_reference_that_cannot_be_compared() {
     let report = remove_listed(&world, &["data/orphan.parquet"]).await;
     assert!(report.error.is_some());
     assert!(world.store.deleted().is_empty());
+}
+
+#[tokio::test]
+async fn what_another_table_needs_stays_whatever_proves_it_garbage_here() {
+    let mut world = table().await;
+    world.file("data/ours.parquet", 3 * DAY);
+    world.elsewhere = Needed(Some(vec![at("data/orphan.parquet")]));
+    let report = world.remove_orphans().await;
+    assert_eq!((files(&report.kept, Kept::ReferencedElsewhere), files(&report.removable, Garbage::Unproven)), (1, 1));
+    assert!(world.exists("data/orphan.parquet") && !world.exists("data/ours.parquet"));
+}
+
+#[tokio::test]
+async fn nothing_goes_while_another_table_cannot_be_read() {
+    let mut world = table().await;
+    world.elsewhere = Needed(None);
+    let report = world.remove_orphans().await;
+    assert_eq!((files(&report.kept, Kept::NeighbourUnreadable), report.orphans.files), (1, 1));
+    assert!(world.exists("data/orphan.parquet") && report.deleted.is_empty());
+}
+
+#[tokio::test]
+async fn what_engines_and_people_keep_beside_a_table_is_not_its_garbage() {
+    let world = table().await;
+    let kept =
+        ["_checkpoints/0/a.parquet", ".staging/p.parquet", "data/_temporary/p.parquet", "data/README.txt", "r.csv"];
+    kept.iter().for_each(|name| world.file(name, 30 * DAY));
+    world.file("data/old.parquet", 30 * DAY);
+    let report = world.remove_orphans().await;
+    assert_eq!((files(&report.kept, Kept::Hidden), files(&report.kept, Kept::Foreign)), (3, 2));
+    assert!(kept.iter().all(|name| world.exists(name)) && !world.exists("data/old.parquet"));
 }

@@ -25,14 +25,15 @@ async fn table() -> World {
     world
 }
 
-fn files<K: Ord>(tallies: &std::collections::BTreeMap<K, Tally>, key: K) -> u64 {
+pub(super) fn files<K: Ord>(tallies: &std::collections::BTreeMap<K, Tally>, key: K) -> u64 {
     tallies.get(&key).map_or(0, |t| t.files)
 }
 
 #[tokio::test]
 async fn old_garbage_goes_and_young_garbage_stays() {
     let world = table().await;
-    for (name, age) in [("data/old.parquet", 25 * HOUR), ("metadata/old-m0.avro", 26 * HOUR), ("junk/x", 25 * HOUR)] {
+    for (name, age) in [("data/old.parquet", 25 * HOUR), ("metadata/old-m0.avro", 26 * HOUR), ("junk/x.orc", 25 * HOUR)]
+    {
         world.file(name, age);
     }
     world.file("data/young.parquet", 23 * HOUR);
@@ -47,7 +48,7 @@ async fn old_garbage_goes_and_young_garbage_stays() {
     assert_eq!(report.orphans, Tally { files: 4, bytes: 40 });
     assert_eq!(report.listed.files - report.referenced.files, 4);
     assert_eq!(report.deleted.get(&FileKind::Manifest), Some(&Tally { files: 1, bytes: 10 }));
-    assert!(!world.exists("data/old.parquet") && !world.exists("junk/x") && world.exists("data/young.parquet"));
+    assert!(!world.exists("data/old.parquet") && !world.exists("junk/x.orc") && world.exists("data/young.parquet"));
     world.assert_readable(2);
     let again = world.remove_orphans().await;
     assert!(again.removable.is_empty() && again.deleted.is_empty());

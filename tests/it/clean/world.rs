@@ -10,11 +10,12 @@ use iceberg::spec::{
 };
 use iceberg::{NamespaceIdent, TableIdent};
 use icewright::clean::{
-    CANDIDATES_PER_RUN, ExpireReport, OrphanReport, OrphanRequest, expire_snapshots, find_orphan_files,
+    CANDIDATES_PER_RUN, Elsewhere, ExpireReport, OrphanReport, OrphanRequest, expire_snapshots, find_orphan_files,
     remove_orphan_files,
 };
 use icewright::clock::{Clock, SystemClock};
 use icewright::commit::CommitContext;
+use icewright::error::{Error, Result};
 use icewright::plan::ExpirePlan;
 use icewright::plan::expire_snapshots::plan_expire_snapshots;
 use icewright::policy::{CommitInterval, Schedule, TablePolicy};
@@ -44,6 +45,18 @@ pub(super) fn metadata_name(version: usize) -> String {
 /// A live file of a manifest: path, snapshot and sequence number that added it.
 type Live = (String, i64, i64);
 
+/// What other tables need; `None`: they cannot be read.
+#[derive(Clone)]
+pub(super) struct Needed(pub(super) Option<Vec<String>>);
+
+#[async_trait::async_trait]
+impl Elsewhere for Needed {
+    async fn referenced(&self, paths: &[String]) -> Result<Vec<bool>> {
+        let needed = self.0.as_ref().ok_or_else(|| Error::unavailable("another table cannot be read"))?;
+        Ok(paths.iter().map(|path| needed.contains(path)).collect())
+    }
+}
+
 #[derive(Clone)]
 pub(super) struct World {
     pub(super) store: MemoryStore,
@@ -55,6 +68,8 @@ pub(super) struct World {
     pub(super) policy: TablePolicy,
     pub(super) neighbours: Vec<(String, String)>,
     pub(super) active: Vec<RunId>,
+    /// Paths that other tables need; an error if they cannot be read.
+    pub(super) elsewhere: Needed,
     pub(super) candidates_max: usize,
     /// The snapshot made last, as the metadata has it.
     pub(super) last_snapshot: Value,
@@ -96,6 +111,7 @@ impl World {
             policy: policy(),
             neighbours: vec![],
             active: vec![],
+            elsewhere: Needed(Some(Vec::new())),
             candidates_max: CANDIDATES_PER_RUN,
             last_snapshot: Value::Null,
             version: 0,
@@ -256,7 +272,7 @@ impl World {
     pub(super) async fn carry_out_on(&self, table: &TableHandle, plan: &ExpirePlan) -> ExpireReport {
         let mut ctx = CommitContext::new(RunId(SystemClock.uuid()));
         (ctx.min_wait, ctx.max_wait) = (Duration::from_millis(1), Duration::from_millis(2));
-        expire_snapshots(table, plan, &ctx, &SystemClock).await
+        expire_snapshots(table, plan, &ctx, &SystemClock, Some(&self.neighbours)).await
     }
 
     fn request<'a>(&'a self, is_active: &'a (dyn Fn(RunId) -> bool + Sync)) -> OrphanRequest<'a> {
@@ -267,6 +283,7 @@ impl World {
             now_ms: self.now_ms,
             is_active,
             neighbours: &self.neighbours,
+            elsewhere: &self.elsewhere,
             candidates_max: self.candidates_max,
         }
     }

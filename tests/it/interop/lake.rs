@@ -69,7 +69,7 @@ impl Digest {
 }
 
 impl Judge {
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub(super) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(installed("venv/bin/python"));
         command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interop/judge.py"));
         command.args(["--uri", &self.uri]).args(&self.options).args(arguments);

@@ -47,7 +47,14 @@ impl SeaweedFs {
     /// An empty log table. Asserts that its storage credentials are vended: without them clients would fall back on
     /// whatever their environment holds.
     fn create(&self, table: &str) {
-        let made = self.judge.ask(&["create", table]);
+        // The catalog answers a moment before its table bucket is made.
+        let made = wait_for("the table bucket", || {
+            let output = self.judge.command(&["create", table]).output().map_err(|e| e.to_string())?;
+            if !output.status.success() {
+                return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+            }
+            serde_json::from_slice::<serde_json::Value>(&output.stdout).map_err(|e| e.to_string())
+        });
         let vended = made["vended"].as_array().expect("a list");
         assert!(vended.iter().any(|key| key == "s3.session-token"), "no vended credentials: {made}");
     }
