@@ -18,6 +18,7 @@ use super::{ExpirePlan, Skipped};
 use crate::catalog::LoadedTable;
 use crate::error::{Error, ErrorKind, Result};
 use crate::policy::TablePolicy;
+use crate::table::history::last_own_run;
 use crate::table::references::{clock_skew_ms, gc_enabled};
 
 /// Snapshots that one run expires at most, so that a commit request stays small. The oldest go first.
@@ -61,6 +62,7 @@ pub fn plan_expire_snapshots(
     kept.keep_detached_writer_state();
     kept.keep_pinned(pinned);
     kept.keep_young_unreferenced(defaults.cutoff_ms);
+    kept.keep_own_run(loaded);
     kept.keep_staged(now_ms.saturating_sub(STAGED_MS));
     plan.remove_snapshots = kept.others();
     plan.skipped = kept.reasons();
@@ -276,6 +278,13 @@ impl<'a> Kept<'a> {
             if !self.referenced.contains(&snapshot.snapshot_id()) && snapshot.timestamp_ms() >= cutoff_ms {
                 self.keep(snapshot.snapshot_id(), "unreferenced_young", "on no branch, but younger than older-than");
             }
+        }
+    }
+
+    /// The newest compaction tells a restart when the last run was. Until the next one nearly all of its files are live anyway.
+    fn keep_own_run(&mut self, loaded: &LoadedTable) {
+        if let Some(own) = last_own_run(loaded) {
+            self.keep(own.snapshot_id, "own_run", "the newest compaction, which tells a restart what is due");
         }
     }
 

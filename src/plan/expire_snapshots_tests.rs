@@ -128,6 +128,18 @@ fn a_staged_snapshot_stays_five_days_unless_it_was_published() {
 }
 
 #[test]
+fn the_newest_compaction_of_ours_stays_and_earlier_ones_go() {
+    const RUN: &str = "01a229f3-cd3f-7496-b93b-d3dfff8db202";
+    let own =
+        |id, parent, age_ms| Snap(id, Some(parent), age_ms, "replace", vec![(crate::run_id::SUMMARY_RUN_ID, RUN)]);
+    let mut snapshots = vec![append(1, None, 9 * DAY), own(2, 1, 8 * DAY), own(3, 2, 7 * DAY)];
+    snapshots.extend([append(4, Some(3), 6 * DAY), append(5, Some(4), 0)]);
+    let kept = plan(&table(&snapshots, &main_at(5), &json!({})), DAY, 1);
+    assert_eq!(kept.remove_snapshots, [1, 2, 4]);
+    assert!(reasons(&kept).contains(&"own_run"));
+}
+
+#[test]
 fn a_rolled_back_snapshot_expires_by_its_own_age() {
     let snapshots = [append(1, None, 3 * DAY), append(2, Some(1), 2 * DAY), append(3, Some(1), 0)];
     let loaded = table(&snapshots, &main_at(3), &json!({}));

@@ -1,11 +1,9 @@
 //! What the table itself tells about earlier runs: nothing else is kept between starts.
 
-use iceberg::spec::SnapshotRef;
-
 use crate::catalog::LoadedTable;
 use crate::run_id::{RunId, SUMMARY_RUN_COMPLETE, SUMMARY_RUN_ID};
 
-/// The newest compaction that this program committed to `main`.
+/// The newest compaction that this program committed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnRun {
     /// The run.
@@ -18,26 +16,19 @@ pub struct OwnRun {
     pub complete: bool,
 }
 
-/// Snapshots of `main` from its head backwards, as far as metadata still holds them.
-pub fn ancestry(loaded: &LoadedTable) -> impl Iterator<Item = &SnapshotRef> {
-    let mut left = loaded.metadata.snapshots().len();
-    std::iter::successors(loaded.current_snapshot(), move |snapshot| {
-        // A parent chain with a cycle would be invalid metadata; it must not hang us.
-        left = left.checked_sub(1)?;
-        loaded.metadata.snapshot_by_id(snapshot.parent_snapshot_id()?)
-    })
-}
-
-/// Finds the newest own compaction in the ancestry of `main`.
+/// Finds the newest own compaction among all snapshots that metadata still holds. It need not be connected with the head any
+/// more: what lay between may have expired.
 pub fn last_own_run(loaded: &LoadedTable) -> Option<OwnRun> {
-    ancestry(loaded).find_map(|snapshot| {
+    let own = loaded.metadata.snapshots().filter_map(|snapshot| {
         let properties = &snapshot.summary().additional_properties;
         let run_id = properties.get(SUMMARY_RUN_ID)?.parse().ok()?;
-        Some(OwnRun {
+        let run = OwnRun {
             run_id,
             snapshot_id: snapshot.snapshot_id(),
             committed_ms: snapshot.timestamp_ms(),
             complete: properties.get(SUMMARY_RUN_COMPLETE).is_some_and(|v| v == "true"),
-        })
-    })
+        };
+        Some(((snapshot.sequence_number(), snapshot.timestamp_ms()), run))
+    });
+    own.max_by_key(|(order, _)| *order).map(|(_, run)| run)
 }
