@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use icewright::clean::{OrphanRequest, remove_orphan_files};
+use icewright::clean::{OrphanRequest, note_referenced, remove_orphan_files};
 use icewright::error::Result;
 use icewright::plan::remove_orphan_files::{Garbage, Kept};
 use icewright::storage::{ListedFile, Store, StoreRef, StoreWriter};
@@ -325,4 +325,16 @@ async fn what_engines_and_people_keep_beside_a_table_is_not_its_garbage() {
     let report = world.remove_orphans().await;
     assert_eq!((files(&report.kept, Kept::Hidden), files(&report.kept, Kept::Foreign)), (3, 2));
     assert!(kept.iter().all(|name| world.exists(name)) && !world.exists("data/old.parquet"));
+}
+
+#[tokio::test]
+async fn a_table_tells_which_files_it_needs() {
+    let mut world = table().await;
+    world.commit(2, Some(1), 5 * HOUR, &["data/b.parquet"], &["data/a.parquet"]).await;
+    let table = world.table().await;
+    // The first is live in a retained snapshot only; the last is known to another already.
+    let paths = ["data/a.parquet", "data/b.parquet", "data/orphan.parquet", "data/else.parquet"].map(at);
+    let mut referenced = [false, false, false, true];
+    note_referenced(&table.store, &table.loaded, &paths, &mut referenced).await.unwrap();
+    assert_eq!(referenced, [true, true, false, true]);
 }
