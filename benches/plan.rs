@@ -7,13 +7,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use iceberg::spec::{DataContentType, DataFileFormat, Literal, Struct};
+use iceberg::spec::{DataContentType, Literal, Struct};
 use icewright::catalog::LoadedTable;
 use icewright::plan::{check_rewrite_plan, plan_rewrite_data_files};
 use icewright::policy::{
     CommitInterval, ExpireSnapshotsPolicy, RemoveOrphanFilesPolicy, RewriteDataFilesPolicy, Schedule, Span, TablePolicy,
 };
 use icewright::table::{FileEntry, PartitionTuple, TableState};
+use icewright::testing::builder::file_entry;
 use serde_json::json;
 
 fn main() {
@@ -68,28 +69,15 @@ fn state(files: usize, partitions: usize, deletes: usize) -> TableState {
     let entry = |number: usize, content: DataContentType, commit: usize| {
         let sequence = i64::try_from(commit + 1).expect("few commits");
         let kind = if content == DataContentType::Data { "data" } else { "eq" };
+        let path = format!("s3://lake/cdc/orders/data/id_bucket={}/{kind}-{number:010}.parquet", number % partitions);
         Arc::new(FileEntry {
             content,
-            file_path: format!(
-                "s3://lake/cdc/orders/data/id_bucket={}/{kind}-{number:010}.parquet",
-                number % partitions
-            )
-            .into(),
-            file_format: DataFileFormat::Parquet,
             partition: tuples[number % partitions].clone(),
-            record_count: 60_000,
-            file_size_bytes: 6 << 20,
             data_sequence_number: sequence,
             file_sequence_number: Some(sequence),
             snapshot_id: sequence,
             equality_ids: if content == DataContentType::Data { Vec::new() } else { vec![1] },
-            referenced_data_file: None,
-            content_offset: None,
-            content_size_bytes: None,
-            sort_order_id: None,
-            first_row_id: None,
-            encrypted: false,
-            manifest_path: "s3://lake/cdc/orders/metadata/m0.avro".into(),
+            ..file_entry(&path, 60_000, 6 << 20)
         })
     };
     let loaded = Arc::new(loaded(partitions, commits));

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use iceberg::spec::{DataContentType, DataFileFormat, Struct};
+use iceberg::spec::{DataContentType, Struct};
 use icewright::catalog::LoadedTable;
 use icewright::clock::{Clock, SystemClock};
 use icewright::error::{Error, Result};
@@ -23,6 +23,7 @@ use icewright::rewrite::{MemoryBudget, Progress, RewriteContext};
 use icewright::run_id::RunId;
 use icewright::storage::{ListedFile, Store, StoreWriter};
 use icewright::table::{FileEntry, PartitionTuple};
+use icewright::testing::builder::file_entry;
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 use serde_json::{Value, json};
@@ -145,22 +146,10 @@ pub(crate) fn entry(
 ) -> FileEntry {
     FileEntry {
         content,
-        file_path: path.to_string_lossy().as_ref().into(),
-        file_format: DataFileFormat::Parquet,
-        partition: Arc::new(PartitionTuple { spec_id: 0, values: Struct::empty() }),
-        record_count: rows,
-        file_size_bytes: std::fs::metadata(path).expect("the file").len(),
         data_sequence_number: sequence,
         file_sequence_number: None,
-        snapshot_id: 1,
         equality_ids: equality_ids.to_vec(),
-        referenced_data_file: None,
-        content_offset: None,
-        content_size_bytes: None,
-        sort_order_id: None,
-        first_row_id: None,
-        encrypted: false,
-        manifest_path: "m.avro".into(),
+        ..file_entry(&path.to_string_lossy(), rows, std::fs::metadata(path).expect("the file").len())
     }
 }
 

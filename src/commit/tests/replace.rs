@@ -273,6 +273,18 @@ async fn delete_files_leave_only_when_nothing_is_left_for_them() {
 }
 
 #[tokio::test]
+async fn a_position_delete_stays_for_a_file_of_its_own_commit() {
+    // As an upsert writes a key twice in one commit: data and position delete have the same number, and only this file stays.
+    let world = World::new(FormatVersion::V2, true, &[]);
+    world.append(&[("a", "x", 5)]).await;
+    world.write(Operation::Overwrite, vec![data("twice", "w", 5), position("pos-w", "w", None)]).await;
+    let result = world.result(&["a"], vec![data("out", "x", 5)], 0).await;
+    let done = committed(world.commit(&world.start().await, &[result]).await);
+    assert_eq!(done.removed_delete_files, 0);
+    assert_eq!(world.live().await.into_iter().collect::<BTreeSet<_>>(), set(&["out", "twice", "pos-w"]));
+}
+
+#[tokio::test]
 async fn a_global_equality_delete_needs_the_whole_table_to_be_newer() {
     let gone = removed_of(vec![equality("eq", "x")], &[("a", "x", 5), ("b", "y", 5)], &[], false).await;
     assert_eq!(gone, set(&[]));
