@@ -20,7 +20,6 @@ use crate::schedule::due::{self, Ended, Failures, NextStep, Standing, Step};
 use crate::schedule::env::Env;
 use crate::schedule::fleet::Fleet;
 use crate::schedule::run_table::{Run, StepDone, Subject, clean_up_step, rewrite_step};
-use crate::table::history::last_own_run;
 
 /// How often the loop looks for due tables.
 const TICK: Duration = Duration::from_millis(500);
@@ -300,8 +299,8 @@ async fn advance(
     let subject = Subject::load(fleet, name).await?;
     let metadata_location = subject.table.loaded.metadata_location.clone();
     let Some(step) = step else {
-        if let Some(own) = last_own_run(&subject.table.loaded).filter(|own| own.complete) {
-            reporter.known_success(name, Action::RewriteDataFiles, own.committed_ms);
+        if let Some(ms) = subject.last_success_ms() {
+            reporter.known_success(name, Action::RewriteDataFiles, ms);
         }
         return Ok(Progressed::Looked(subject.first_step(env.clock.now_ms())?));
     };
