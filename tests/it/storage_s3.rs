@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures::TryStreamExt;
 use iceberg::TableCreation;
 use iceberg::spec::{NestedField, PrimitiveType, Schema, TableMetadataBuilder, Type};
-use icewright::catalog::{LoadedTable, NoObserver, StorageCredential, TableCredentials};
+use icewright::catalog::{LoadedTable, NoObserver, RequestObserver, StorageCredential, TableCredentials};
 use icewright::error::{Error, ErrorKind, Result};
 use icewright::storage::delete_files::{Proof, delete_files};
 use icewright::storage::{self, CONDITIONAL_WRITES, CredentialSource, ListedFile, StoreRef};
@@ -240,10 +240,14 @@ fn table(server: &HttpServer) -> LoadedTable {
 }
 
 fn lent_store(server: &HttpServer, later: &[&str]) -> (Arc<Lender>, StoreRef) {
+    observed_store(server, later, Arc::new(NoObserver))
+}
+
+fn observed_store(server: &HttpServer, later: &[&str], observer: Arc<dyn RequestObserver>) -> (Arc<Lender>, StoreRef) {
     let credentials = Mutex::new(later.iter().rev().map(|key| credential(key)).collect());
     let lender = Arc::new(Lender { calls: AtomicUsize::new(0), credentials });
     let base = HashMap::from([("s3.region".to_owned(), "us-east-1".to_owned())]);
-    (Arc::clone(&lender), storage::for_table(&base, &table(server), lender, Arc::new(NoObserver)).unwrap())
+    (Arc::clone(&lender), storage::for_table(&base, &table(server), lender, observer).unwrap())
 }
 
 #[tokio::test]
@@ -303,8 +307,7 @@ async fn requests_that_are_sent_again_are_observed() {
         if *times == 1 { s3_error(503, "SlowDown") } else { body("abc") }
     });
     let seen = Arc::new(Seen::default());
-    let lender = Arc::new(Lender::default());
-    let store = storage::for_table(&properties(&server, &[]), &table(&server), lender, seen.clone()).unwrap();
+    let (_, store) = observed_store(&server, &[], seen.clone());
     assert_eq!(store.read("s3://bkt/t/f").await.unwrap().as_ref(), b"abc");
     assert_eq!(seen.take(), ["read again", "read ok"]);
     assert_eq!(store.stat("s3://bkt/t/f").await.unwrap().map(|f| f.size), Some(3));
