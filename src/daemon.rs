@@ -22,6 +22,7 @@ use crate::schedule::env::{ActiveRuns, Env};
 use crate::schedule::fleet::{ConfiguredStores, Fleet, Member};
 use crate::schedule::scheduler::Scheduler;
 use crate::server::{self, Liveness, Readiness, ServerState};
+use crate::telemetry::FilterHandle;
 
 /// Share of the memory limit that summaries of manifests may take.
 const MANIFEST_CACHE_SHARE: u64 = 16;
@@ -102,7 +103,13 @@ pub enum Echo {
 ///
 /// When the token is cancelled no step begins any more and runs stop their groups; what is under way, such as a commit, has
 /// the grace time to come to an end and is then dropped.
-pub async fn run(loaded: &Loaded, listener: TcpListener, echo: Echo, cancel: CancellationToken) -> Result<()> {
+pub async fn run(
+    loaded: &Loaded,
+    listener: TcpListener,
+    echo: Echo,
+    log_filter: FilterHandle,
+    cancel: CancellationToken,
+) -> Result<()> {
     let config = &loaded.config;
     let Parts { env, fleet, metrics } = assemble(config, cancel.clone())?;
     let catalogs = fleet.catalog_names();
@@ -115,7 +122,7 @@ pub async fn run(loaded: &Loaded, listener: TcpListener, echo: Echo, cancel: Can
 
     // The server outlives the scheduler, so that health tells of the drain.
     let server_stop = CancellationToken::new();
-    let state = ServerState { metrics, readiness, liveness, clock: env.clock.clone() };
+    let state = ServerState { metrics, readiness, liveness, clock: env.clock.clone(), log_filter };
     let server = tokio::spawn(server::serve(listener, state, server_stop.clone()));
     let collecting = collect_forever(env.clone(), fleet.clone(), reporter.clone(), config.metrics.interval);
     let collector = AbortOnDropHandle::new(tokio::spawn(collecting));
