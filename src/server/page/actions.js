@@ -8,7 +8,13 @@ const TOLD_MS = 8000;
 /** Tells how something went. Failures stay until they are closed. */
 export function toast(text, bad = false) {
   const close = h("button", { type: "button", "aria-label": "Close this message", click: () => box.remove() }, "✕");
-  const box = h("div", { class: bad ? "toast bad" : "toast good" }, h("span", { "aria-hidden": "true" }, bad ? "✕" : "✓"), h("span", null, text), close);
+  const box = h(
+    "div",
+    { class: bad ? "toast bad" : "toast good" },
+    h("span", { "aria-hidden": "true" }, bad ? "✕" : "✓"),
+    h("span", null, text),
+    close,
+  );
   byId("toasts").append(box);
   if (!bad) setTimeout(() => box.remove(), TOLD_MS);
 }
@@ -17,7 +23,13 @@ export function toast(text, bad = false) {
 function ask(title, text, label, confirm, secret) {
   return new Promise((resolve) => {
     let answer = null;
-    const input = h("input", { id: "asked", type: secret ? "password" : "text", autocomplete: "off", spellcheck: "false", required: secret });
+    const input = h("input", {
+      id: "asked",
+      type: secret ? "password" : "text",
+      autocomplete: "off",
+      spellcheck: "false",
+      required: secret,
+    });
     const submit = (event) => {
       event.preventDefault();
       answer = input.value.trim();
@@ -33,7 +45,12 @@ function ask(title, text, label, confirm, secret) {
         h("p", null, text),
         h("label", { for: "asked" }, label),
         input,
-        h("div", { class: "buttons" }, h("button", { type: "button", click: () => dialog.close() }, "Cancel"), h("button", { class: "primary" }, confirm)),
+        h(
+          "div",
+          { class: "buttons" },
+          h("button", { type: "button", click: () => dialog.close() }, "Cancel"),
+          h("button", { class: "primary" }, confirm),
+        ),
       ),
     );
     document.body.append(dialog);
@@ -44,7 +61,9 @@ function ask(title, text, label, confirm, secret) {
 
 /** Asks for the admin token and keeps it for this tab. False if none was given. */
 export async function signIn(problem) {
-  const text = problem ?? "It is the value of server.admin-token in the daemon's configuration. This tab keeps it until it is closed.";
+  const text =
+    problem ??
+    "It is the value of server.admin-token in the daemon's configuration. This tab keeps it until it is closed.";
   const given = await ask("Admin token", text, "Token", "Use it", true);
   if (given) setToken(given);
   return Boolean(given);
@@ -87,13 +106,15 @@ function inWords({ status, message }) {
 
 /** Runs the table's next compaction now. */
 export async function runNow(table) {
-  if ((await send(tablePath(table, "/run"))) !== undefined) toast(`Accepted: ${table} runs as soon as a worker is free.`);
+  if ((await send(tablePath(table, "/run"))) !== undefined)
+    toast(`Accepted: ${table} runs as soon as a worker is free.`);
 }
 
 /** Pauses a table, or with null the whole daemon. */
 export async function pause(table) {
   const what = table ?? "the whole daemon";
-  const text = "No new step starts until it is resumed; what runs now comes to its end. A restart of the daemon forgets the pause.";
+  const text =
+    "No new step starts until it is resumed; what runs now comes to its end. A restart of the daemon forgets the pause.";
   const reason = await ask(`Pause ${what}`, text, "Reason (shown to everybody)", "Pause", false);
   if (reason === null) return;
   const path = table === null ? "api/v1/pause" : tablePath(table, "/pause");

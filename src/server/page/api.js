@@ -51,7 +51,11 @@ export async function allTables() {
 export async function post(path, body) {
   const headers = { Authorization: `Bearer ${token() ?? ""}` };
   if (body !== undefined) headers["Content-Type"] = "application/json";
-  const response = await send(path, { method: "POST", headers, body: body === undefined ? undefined : JSON.stringify(body) });
+  const response = await send(path, {
+    method: "POST",
+    headers,
+    body: body === undefined ? undefined : JSON.stringify(body),
+  });
   return json(response, path);
 }
 

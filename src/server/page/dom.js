@@ -12,9 +12,18 @@ function fill(node, props, children) {
   return node;
 }
 
+/** Characters that nobody sees, or that turn the text around them about: a name must look like what it is. */
+const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+
+/** The text with such characters written out, as in "\u202e". */
+const visible = (text) => String(text).replace(HIDDEN, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
+
 /** Children as nodes and texts: nothing for null, undefined and false. */
 const parts = (children) =>
-  children.flat(Infinity).filter((c) => c !== null && c !== undefined && c !== false).map((c) => (c instanceof Node ? c : String(c)));
+  children
+    .flat(Infinity)
+    .filter((c) => c !== null && c !== undefined && c !== false)
+    .map((c) => (c instanceof Node ? c : visible(c)));
 
 /** An element. A property that is a function listens to the event of that name; any other is an attribute. */
 export const h = (tag, props, ...children) => fill(document.createElement(tag), props, children);
@@ -26,7 +35,8 @@ export const byId = (id) => document.getElementById(id);
 
 /** Sets the text only if it differs, so that nothing is laid out anew or read out again without a change. */
 export function setText(node, text) {
-  if (node.textContent !== text) node.textContent = text;
+  const shown = visible(text);
+  if (node.textContent !== shown) node.textContent = shown;
 }
 
 /** Replaces what a node holds. */
@@ -78,8 +88,20 @@ export function grid(caption, columns, rows, props) {
       "table",
       props,
       h("caption", { class: "unseen" }, caption),
-      h("thead", null, h("tr", null, columns.map(([heading, name]) => h("th", { scope: "col", class: name }, heading)))),
-      h("tbody", null, rows.map((row) => h("tr", null, row.map(cell)))),
+      h(
+        "thead",
+        null,
+        h(
+          "tr",
+          null,
+          columns.map(([heading, name]) => h("th", { scope: "col", class: name }, heading)),
+        ),
+      ),
+      h(
+        "tbody",
+        null,
+        rows.map((row) => h("tr", null, row.map(cell))),
+      ),
     ),
   );
 }

@@ -3,7 +3,17 @@
 import { byId, h, keyed, memo, put, setText } from "./dom.js";
 import { bytes, count, now, percent, plural, time } from "./format.js";
 import { progressBar } from "./progress.js";
-import { badge, deleteFiles, isFailure, isQueued, isRunning, lastRun, manifests, meanBytes, reasonText } from "./words.js";
+import {
+  badge,
+  deleteFiles,
+  isFailure,
+  isQueued,
+  isRunning,
+  lastRun,
+  manifests,
+  meanBytes,
+  reasonText,
+} from "./words.js";
 
 /** Rows made at once: what nobody has scrolled to costs nothing. */
 const PAGE = 150;
@@ -19,21 +29,68 @@ const lastEnd = (table) => lastRun(table)?.["finished-at-ms"] ?? null;
  */
 const COLUMNS = [
   { key: "table", title: "Table", first: 1, sort: (t) => t.table, sees: () => 0, show: tableName },
-  { key: "health", title: "Health", first: 1, sort: (t) => HEALTH_ORDER[t.health], sees: (t) => [t.health, t.reasons], show: health },
-  { key: "step", title: "Step", first: -1, sort: stepOrder, sees: (t) => [t.step, t.paused, t.quarantined, queued(t)], show: step },
-  number("data", "Data files", "data files", of((s) => s["data-files"])),
-  number("small", "Small", "data files below the policy's minimum size", of((s) => s["small-data-files"])),
+  {
+    key: "health",
+    title: "Health",
+    first: 1,
+    sort: (t) => HEALTH_ORDER[t.health],
+    sees: (t) => [t.health, t.reasons],
+    show: health,
+  },
+  {
+    key: "step",
+    title: "Step",
+    first: -1,
+    sort: stepOrder,
+    sees: (t) => [t.step, t.paused, t.quarantined, queued(t)],
+    show: step,
+  },
+  number(
+    "data",
+    "Data files",
+    "data files",
+    of((s) => s["data-files"]),
+  ),
+  number(
+    "small",
+    "Small",
+    "data files below the policy's minimum size",
+    of((s) => s["small-data-files"]),
+  ),
   number("deletes", "Deletes", "delete files and deletion vectors", of(deleteFiles)),
   number("manifests", "Manif.", "manifests of the current snapshot", of(manifests)),
   number("mean", "Mean size", "mean size of a data file", of(meanBytes), bytes),
-  number("rsd", "RSD", "relative standard deviation of bytes per partition", of((s) => s["partition-bytes-rsd-ratio"]), percent),
-  { key: "last", title: "Last run", first: -1, sort: lastEnd, sees: (t) => [lastEnd(t), lastRun(t)?.outcome], show: last },
-  { key: "next", title: "Next step", first: 1, sort: (t) => t["next-step"]?.["at-ms"] ?? null, sees: (t) => [t["next-step"], t.paused, t.step], show: next },
+  number(
+    "rsd",
+    "RSD",
+    "relative standard deviation of bytes per partition",
+    of((s) => s["partition-bytes-rsd-ratio"]),
+    percent,
+  ),
+  {
+    key: "last",
+    title: "Last run",
+    first: -1,
+    sort: lastEnd,
+    sees: (t) => [lastEnd(t), lastRun(t)?.outcome],
+    show: last,
+  },
+  {
+    key: "next",
+    title: "Next step",
+    first: 1,
+    sort: (t) => t["next-step"]?.["at-ms"] ?? null,
+    sees: (t) => [t["next-step"], t.paused, t.step],
+    show: next,
+  },
 ];
 
 function number(key, title, hint, value, format = count) {
   return { key, title, hint, first: -1, numeric: true, sort: value, sees: value, show: (t) => format(value(t)) };
 }
+
+/** The last runs of its actions that failed. */
+const failures = (table) => Object.values(table["last-runs"]).filter((run) => isFailure(run.outcome));
 
 const queued = (table) => isQueued(table, now());
 
@@ -46,18 +103,29 @@ const CHIPS = [
   ["running", "Running", isRunning],
   ["queued", "Queued", queued],
   ["paused", "Paused", (t) => t.paused !== null],
+  ["failed", "Failed last", (t) => failures(t).length > 0],
 ];
 
 const link = (table) => `#/t/${encodeURIComponent(table)}`;
 
 function tableName(t) {
   const prefix = t.table.endsWith(t.name) ? t.table.slice(0, t.table.length - t.name.length) : "";
-  return h("a", { href: link(t.table), class: "name", title: t.table }, h("span", { class: "dim" }, prefix), t.table.slice(prefix.length));
+  return h(
+    "a",
+    { href: link(t.table), class: "name", title: t.table },
+    h("span", { class: "dim" }, prefix),
+    t.table.slice(prefix.length),
+  );
 }
 
 function health(t) {
   const details = t.reasons.map((r) => `${reasonText(r.reason)}: ${r.detail}`).join("\n");
-  return [badge(t.health, t.health, details || null), t.reasons.length ? h("span", { class: "why", title: details }, t.reasons.map((r) => reasonText(r.reason)).join(", ")) : null];
+  return [
+    badge(t.health, t.health, details || null),
+    t.reasons.length
+      ? h("span", { class: "why", title: details }, t.reasons.map((r) => reasonText(r.reason)).join(", "))
+      : null,
+  ];
 }
 
 function stepOrder(t) {
@@ -74,7 +142,13 @@ function step(t) {
 
 function last(t) {
   const run = lastRun(t);
-  return run ? [badge(run.outcome, run.outcome, `${run.action}${run.reason ? `: ${run.reason}` : ""}`), " ", time(run["finished-at-ms"])] : h("span", { class: "dim" }, "none yet");
+  return run
+    ? [
+        badge(run.outcome, run.outcome, `${run.action}${run.reason ? `: ${run.reason}` : ""}`),
+        " ",
+        time(run["finished-at-ms"]),
+      ]
+    : h("span", { class: "dim" }, "none yet");
 }
 
 function next(t) {
@@ -106,10 +180,29 @@ export function fleetView(root, params, remember) {
   let status = null;
   const told = new Map();
 
-  const input = h("input", { type: "search", id: "filter", placeholder: "Filter tables  ( / )", "aria-label": "Filter tables by name, reason or policy", autocomplete: "off", spellcheck: "false", input: () => change({ q: input.value }), keydown: leaveFilter });
+  const input = h("input", {
+    type: "search",
+    id: "filter",
+    placeholder: "Filter tables  ( / )",
+    "aria-label": "Filter tables by name, reason or policy",
+    autocomplete: "off",
+    spellcheck: "false",
+    input: () => change({ q: input.value }),
+    keydown: leaveFilter,
+  });
   const chips = CHIPS.map(([key, title]) => {
     const number = h("span", { class: "number" });
-    const button = h("button", { type: "button", class: `chip ${key}`, "aria-pressed": "false", click: () => change({ show: ask.show === key ? "all" : key }) }, h("span", null, title), number);
+    const button = h(
+      "button",
+      {
+        type: "button",
+        class: `chip ${key}`,
+        "aria-pressed": "false",
+        click: () => change({ show: ask.show === key ? "all" : key }),
+      },
+      h("span", null, title),
+      number,
+    );
     return { key, button, number };
   });
   const heads = COLUMNS.map((column) => {
@@ -125,18 +218,39 @@ export function fleetView(root, params, remember) {
   put(
     root,
     h("h1", { class: "unseen" }, "Tables"),
-    h("div", { class: "chips", role: "group", "aria-label": "Show tables by state" }, chips.map((chip) => chip.button), resources),
+    h(
+      "div",
+      { class: "chips", role: "group", "aria-label": "Show tables by state" },
+      chips.map((chip) => chip.button),
+      resources,
+    ),
     h("div", { class: "beside" }, running.node, failing.node),
     h("div", { class: "tools" }, input, found),
     h(
       "div",
       { class: "scroll tables", role: "region", "aria-label": "Tables", tabindex: 0 },
-      h("table", { class: "fleet", "aria-rowcount": -1 }, h("caption", { class: "unseen" }, "Maintained tables. Buttons in the headings sort."), h("thead", null, h("tr", null, heads.map((head) => head.node))), body),
+      h(
+        "table",
+        { class: "fleet", "aria-rowcount": -1 },
+        h("caption", { class: "unseen" }, "Maintained tables. Buttons in the headings sort."),
+        h(
+          "thead",
+          null,
+          h(
+            "tr",
+            null,
+            heads.map((head) => head.node),
+          ),
+        ),
+        body,
+      ),
     ),
     more,
   );
   // Rows are added before their reader gets to the end.
-  new IntersectionObserver((seen) => seen.some((entry) => entry.isIntersecting) && showMore(), { rootMargin: "600px" }).observe(more);
+  new IntersectionObserver((seen) => seen.some((entry) => entry.isIntersecting) && showMore(), {
+    rootMargin: "600px",
+  }).observe(more);
 
   function setParams(given) {
     ask.q = given.get("q") ?? "";
@@ -193,7 +307,14 @@ export function fleetView(root, params, remember) {
     more.hidden = rows.length <= ask.shown;
     setText(more, `Show more (${count(rows.length - ask.shown)} left)`);
     const none = tables.length === 0 ? "No table is maintained: no policy's pattern matches one." : "No table matches.";
-    setText(found, rows.length === 0 ? none : rows.length === tables.length ? plural(rows.length, "table") : `${count(rows.length)} of ${plural(tables.length, "table")}`);
+    setText(
+      found,
+      rows.length === 0
+        ? none
+        : rows.length === tables.length
+          ? plural(rows.length, "table")
+          : `${count(rows.length)} of ${plural(tables.length, "table")}`,
+    );
     drawRunning(tables.filter(isRunning));
     drawFailures();
   }
@@ -204,32 +325,43 @@ export function fleetView(root, params, remember) {
     setText(running.empty, "Nothing runs at the moment.");
     const started = (t) => t.progress?.["started-at-ms"] ?? 0;
     const order = [...busy].sort((a, b) => started(a) - started(b) || (a.table < b.table ? -1 : 1));
-    keyed(running.list, order, (t) => t.table, (t) => {
-      const bar = progressBar();
-      return { node: h("li", null, h("a", { href: link(t.table) }, t.table), bar.node), update: bar.update };
-    });
+    keyed(
+      running.list,
+      order,
+      (t) => t.table,
+      (t) => {
+        const bar = progressBar();
+        return { node: h("li", null, h("a", { href: link(t.table) }, t.table), bar.node), update: bar.update };
+      },
+    );
   }
 
   function drawFailures() {
-    const failures = tables
-      .flatMap((t) => Object.values(t["last-runs"]).filter((run) => isFailure(run.outcome)).map((run) => ({ table: t.table, run })))
+    const failed = tables
+      .flatMap((t) => failures(t).map((run) => ({ table: t.table, run })))
       .sort((a, b) => b.run["finished-at-ms"] - a.run["finished-at-ms"]);
-    setText(failing.number, failures.length ? String(failures.length) : "");
-    failing.empty.hidden = failures.length > 0;
+    setText(failing.number, failed.length ? String(failed.length) : "");
+    failing.empty.hidden = failed.length > 0;
     setText(failing.empty, "No table's last run failed.");
     const id = ({ table, run }) => `${table} ${run.action} ${run["run-id"]} ${run["finished-at-ms"]}`;
-    keyed(failing.list, failures.slice(0, FAILURES_SHOWN), id, ({ table, run }) => ({
-      node: h("li", null, h("a", { href: link(table) }, table), h("div", { class: "how" }, badge(run.outcome), ` ${run.action} `, time(run["finished-at-ms"])), h("p", { class: "reason", title: run.reason }, run.reason ?? "no reason given")),
+    keyed(failing.list, failed.slice(0, FAILURES_SHOWN), id, ({ table, run }) => ({
+      node: h(
+        "li",
+        null,
+        h("a", { href: link(table) }, table),
+        h("div", { class: "how" }, badge(run.outcome), ` ${run.action} `, time(run["finished-at-ms"])),
+        h("p", { class: "reason", title: run.reason }, run.reason ?? "no reason given"),
+      ),
     }));
-    failing.rest.hidden = failures.length <= FAILURES_SHOWN;
-    setText(failing.rest, `and ${count(failures.length - FAILURES_SHOWN)} more: sort by last run`);
-    announce(failures);
+    failing.rest.hidden = failed.length <= FAILURES_SHOWN;
+    setText(failing.rest, `and ${count(failed.length - FAILURES_SHOWN)} more`);
+    announce(failed);
   }
 
   /** New failures are read out; those that were there when the page was opened are not. */
-  function announce(failures) {
+  function announce(failed) {
     const first = told.size === 0;
-    for (const { table, run } of failures) {
+    for (const { table, run } of failed) {
       const key = `${table} ${run.action}`;
       if (told.get(key) === run["finished-at-ms"]) continue;
       told.set(key, run["finished-at-ms"]);
@@ -241,7 +373,12 @@ export function fleetView(root, params, remember) {
   function drawResources() {
     const { memory, catalogs } = status;
     memo(resources, [memory, catalogs], () => [
-      h("span", { class: "resource" }, "Catalogs ", h("b", null, `${catalogs.filter((c) => c.up).length} of ${catalogs.length} up`)),
+      h(
+        "span",
+        { class: "resource" },
+        "Catalogs ",
+        h("b", null, `${catalogs.filter((c) => c.up).length} of ${catalogs.length} up`),
+      ),
       h(
         "span",
         { class: "resource", title: `${bytes(memory["manifest-cache-bytes"])} of summaries of manifests beside it` },
@@ -258,7 +395,14 @@ export function fleetView(root, params, remember) {
     if (!step || event.target.closest("button, select, textarea")) return;
     const links = [...body.querySelectorAll("a.name")];
     const at = links.indexOf(document.activeElement);
-    if (at < 0 && event.target !== input && !event.target.closest(".tables") && event.target !== document.body && event.target !== root) return;
+    if (
+      at < 0 &&
+      event.target !== input &&
+      !event.target.closest(".tables") &&
+      event.target !== document.body &&
+      event.target !== root
+    )
+      return;
     event.preventDefault();
     if (at === 0 && step === -1) input.focus();
     else links[Math.min(links.length - 1, Math.max(0, at + step))]?.focus();
@@ -300,8 +444,14 @@ function section(title, kind) {
   const number = h("span", { class: "number" });
   const list = h("ul", { class: `cards ${kind}` });
   const empty = h("p", { class: "dim" }, "Loading …");
-  const rest = h("a", { href: "#/?sort=-last", class: "rest", hidden: true });
-  return { number, list, empty, rest, node: h("section", { class: "panel", "aria-label": title }, h("h2", null, title, " ", number), empty, list, rest) };
+  const rest = h("a", { href: "#/?show=failed&sort=-last", class: "rest", hidden: true });
+  return {
+    number,
+    list,
+    empty,
+    rest,
+    node: h("section", { class: "panel", "aria-label": title }, h("h2", null, title, " ", number), empty, list, rest),
+  };
 }
 
 const texts = new WeakMap();
@@ -310,7 +460,9 @@ const texts = new WeakMap();
 function haystack(t) {
   let text = texts.get(t);
   if (text === undefined) {
-    text = [t.table, t.health, t.step, ...t.policies, ...t.reasons.map((r) => `${reasonText(r.reason)} ${r.detail}`)].join(" ").toLowerCase();
+    text = [t.table, t.health, t.step, ...t.policies, ...t.reasons.map((r) => `${reasonText(r.reason)} ${r.detail}`)]
+      .join(" ")
+      .toLowerCase();
     texts.set(t, text);
   }
   return text;
@@ -318,7 +470,9 @@ function haystack(t) {
 
 /** A row whose cells are filled anew only when what they show changes. */
 function makeRow() {
-  const cells = COLUMNS.map((column, i) => h(i === 0 ? "th" : "td", { scope: i === 0 ? "row" : null, class: `c-${column.key}${column.numeric ? " n" : ""}` }));
+  const cells = COLUMNS.map((column, i) =>
+    h(i === 0 ? "th" : "td", { scope: i === 0 ? "row" : null, class: `c-${column.key}${column.numeric ? " n" : ""}` }),
+  );
   const node = h("tr", null, cells);
   return {
     node,

@@ -43,7 +43,8 @@ export function duration(ms) {
 }
 
 /** Like `duration`, without parts of a second: for what counts up or down before one's eyes. */
-export const span = (ms) => (ms < 1000 ? "0 s" : duration(ms < 10_000 ? Math.floor(ms / 1000) * 1000 : ms).replace(".0 s", " s"));
+export const span = (ms) =>
+  ms < 1000 ? "0 s" : duration(ms < 10_000 ? Math.floor(ms / 1000) * 1000 : ms).replace(".0 s", " s");
 
 const stamp = new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "medium" });
 const clockOnly = new Intl.DateTimeFormat("sv-SE", { timeStyle: "medium" });

@@ -110,16 +110,32 @@ function disconnected(error) {
 
 function showHeader() {
   memo(byId("version"), [status.version, status.revision, status["started-at-ms"]], ([version, revision, started]) =>
-    h("span", { title: revision ? `revision ${revision}` : null }, version, h("span", { class: "wide" }, ", up ", time(started, "since"))),
+    h(
+      "span",
+      { title: revision ? `revision ${revision}` : null },
+      version,
+      h("span", { class: "wide" }, ", up ", time(started, "since")),
+    ),
   );
   setText(byId("role"), status.leader ? "leader" : "standby");
   byId("role").className = status.leader ? "role" : "role standby";
   const notices = [status.leader, status.paused, status.catalogs.filter((c) => !c.up), status.config];
   memo(byId("notices"), notices, ([leader, paused, down, config]) => [
-    leader ? null : notice("warn", "Standby", "another replica is the leader and does the work; this one only watches."),
-    paused && notice("warn", "The daemon is paused", `no new step starts. Since ${timeOfDay(paused["since-ms"])}${paused.reason ? `: ${paused.reason}` : "."}`),
-    down.map((c) => notice("bad", `Catalog ${c.name} is down`, `${c.problem ?? "no answer"} (${plural(c.tables, "table")})`)),
-    config["last-load-successful"] ? null : notice("bad", "The configuration was not reloaded", `${config.problem ?? ""} The earlier one stays in force.`),
+    leader
+      ? null
+      : notice("warn", "Standby", "another replica is the leader and does the work; this one only watches."),
+    paused &&
+      notice(
+        "warn",
+        "The daemon is paused",
+        `no new step starts. Since ${timeOfDay(paused["since-ms"])}${paused.reason ? `: ${paused.reason}` : "."}`,
+      ),
+    down.map((c) =>
+      notice("bad", `Catalog ${c.name} is down`, `${c.problem ?? "no answer"} (${plural(c.tables, "table")})`),
+    ),
+    config["last-load-successful"]
+      ? null
+      : notice("bad", "The configuration was not reloaded", `${config.problem ?? ""} The earlier one stays in force.`),
     config.warnings.map((warning) => notice("warn", "Configuration", warning)),
   ]);
   byId("pause-all").hidden = byId("sign").hidden = !status.admin;
@@ -128,7 +144,12 @@ function showHeader() {
 }
 
 const notice = (kind, title, text) =>
-  h("p", { class: `notice ${kind}` }, h("span", { "aria-hidden": "true" }, kind === "bad" ? "✕" : "!"), h("span", null, h("strong", null, title), ": ", text));
+  h(
+    "p",
+    { class: `notice ${kind}` },
+    h("span", { "aria-hidden": "true" }, kind === "bad" ? "✕" : "!"),
+    h("span", null, h("strong", null, title), ": ", text),
+  );
 
 function showSign() {
   setText(byId("sign"), token() === null ? "Sign in" : "Sign out");
@@ -136,7 +157,9 @@ function showSign() {
 
 function headerButtons() {
   const all = byId("pause-all");
-  all.replaceWith(actionButton("", () => (status.paused ? resume(null) : pause(null)), poke, { id: "pause-all", hidden: true }));
+  all.replaceWith(
+    actionButton("", () => (status.paused ? resume(null) : pause(null)), poke, { id: "pause-all", hidden: true }),
+  );
   byId("sign").addEventListener("click", async () => {
     if (token() === null) await signIn();
     else setToken(null);

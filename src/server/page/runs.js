@@ -20,7 +20,9 @@ const COUNTS = [
 
 /** A run as an entry that can be opened; runs do not change, so it is made once. */
 export function runEntry(run) {
-  const counts = COUNTS.filter(([key]) => run.counts?.[key]).map(([key, noun, format]) => `${format(run.counts[key])} ${noun}`);
+  const counts = COUNTS.filter(([key]) => run.counts?.[key]).map(
+    ([key, noun, format]) => `${format(run.counts[key])} ${noun}`,
+  );
   const full = h("div", { class: "full" });
   const fill = (event) => {
     if (event.target.open && !full.firstChild) full.append(...report(run));
@@ -48,7 +50,13 @@ export function runEntry(run) {
 
 function report(run) {
   return [
-    h("p", null, `${dateTime(run["started-at-ms"])} to ${dateTime(run["finished-at-ms"])}, run `, h("code", { title: run["run-id"] }, short(run["run-id"])), `: ${runText(run)}`),
+    h(
+      "p",
+      null,
+      `${dateTime(run["started-at-ms"])} to ${dateTime(run["finished-at-ms"])}, run `,
+      h("code", { title: run["run-id"] }, short(run["run-id"])),
+      `: ${runText(run)}`,
+    ),
     run.reason && h("p", { class: "reason" }, run.reason),
     run.report ? tree(run.report) : h("p", { class: "dim" }, "No report is kept of this run."),
   ].filter(Boolean);
@@ -74,7 +82,9 @@ export function tree(value) {
     const empty = item !== null && typeof item === "object" && Object.keys(item).length === 0;
     if (empty) continue;
     const name = Array.isArray(value) ? null : h("dt", null, label(key));
-    rows.push(h("div", null, name, h("dd", null, item !== null && typeof item === "object" ? tree(item) : leaf(key, item))));
+    rows.push(
+      h("div", null, name, h("dd", null, item !== null && typeof item === "object" ? tree(item) : leaf(key, item))),
+    );
   }
   return h("dl", { class: "tree" }, rows);
 }
