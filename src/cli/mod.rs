@@ -67,6 +67,9 @@ enum Command {
     Run {
         #[command(flatten)]
         config: ConfigArgument,
+        /// Address of metrics and health, instead of `server.listen`.
+        #[arg(long, value_name = "ADDRESS")]
+        listen: Option<SocketAddr>,
     },
     /// Check a configuration without touching the network. Prints every problem with its line and cure.
     Check {
@@ -159,7 +162,7 @@ async fn dispatch(command: Command) -> Result<i32> {
             sandbox::sandbox(&dir, run_for, catalog_listen, listen, cancel).await
         }
         Command::Catalog { dir, listen } => catalog::catalog(&dir, listen, cancel).await,
-        Command::Run { config } => run::run(load(&config.path)?, cancel).await,
+        Command::Run { config, listen } => run::run(load(&config.path)?, listen, cancel).await,
         Command::Check { .. } => Err(Error::internal("check needs no runtime")),
         Command::Plan { config, table, json } => {
             plan::plan(load(&config.path)?.config, table.as_deref(), json, cancel).await
