@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::clean::{ExpireReport, OrphanReport};
 use crate::cli::print;
-use crate::config::Loaded;
+use crate::config::{Loaded, Problems};
 use crate::error::Error;
 use crate::inspect::TableStats;
 use crate::policy::TableName;
@@ -56,6 +56,32 @@ impl Reporter {
         self.metrics.record_config_load(now_ms, Some(loaded.warnings.len()));
         let (catalogs, policies) = (loaded.config.catalogs.len(), loaded.config.policies.policies.len());
         tracing::info!(listen, catalogs, policies, version = env!("CARGO_PKG_VERSION"), "started");
+    }
+
+    /// The configuration file was read again and is in force.
+    pub fn config_reloaded(&self, loaded: &Loaded, now_ms: i64) {
+        self.metrics.record_config_load(now_ms, Some(loaded.warnings.len()));
+        for warning in &loaded.warnings {
+            tracing::warn!(problem = %warning, "odd in the configuration");
+        }
+        let (catalogs, policies) = (loaded.config.catalogs.len(), loaded.config.policies.policies.len());
+        tracing::info!(catalogs, policies, warnings = loaded.warnings.len(), "configuration reloaded");
+    }
+
+    /// The configuration file was read again and cannot be used; what is in force stays so.
+    pub fn config_refused(&self, problems: &Problems, now_ms: i64) {
+        self.metrics.record_config_load(now_ms, None);
+        for problem in &problems.0 {
+            tracing::error!(%problem, "the configuration is not reloaded; the one before stays in force");
+        }
+    }
+
+    /// Catalogs are reached in another way from now on, and others are none of ours any more.
+    pub fn catalogs_changed(&self, rebuilt: &[String], removed: &[String]) {
+        if !rebuilt.is_empty() || !removed.is_empty() {
+            tracing::info!(?rebuilt, ?removed, "catalogs changed");
+        }
+        self.readiness.catalogs_removed(removed);
     }
 
     /// The daemon was told to stop.

@@ -37,7 +37,19 @@ const LAYERS: [(&str, &[&str]); 25] = [
     ("server", &["clock", "error", "report", "telemetry"]),
     (
         "daemon",
-        &["catalog", "clock", "config", "error", "inspect", "report", "rewrite", "schedule", "server", "telemetry"],
+        &[
+            "catalog",
+            "clock",
+            "config",
+            "error",
+            "inspect",
+            "reload",
+            "report",
+            "rewrite",
+            "schedule",
+            "server",
+            "telemetry",
+        ],
     ),
     ("sandbox", &["catalog", "clock", "error", "meta", "storage"]),
     (
