@@ -146,7 +146,7 @@ def fleet_throughput():
 
 
 def fleet_requests():
-    failed = 'outcome!~"ok|not_found|conflict|cancelled"'
+    failed = 'outcome!~"ok|not_found|conflict|refused|cancelled"'
     return ("Catalogs and storage", (8, [
         (6, lines("Requests", "Requests to catalogs and stores.",
                   [query(total("icewright_requests_total", "operation"), "{{operation}}")], "reqps", stack=True)),
