@@ -50,6 +50,8 @@ pub async fn expire_snapshots(
 ) -> ExpireReport {
     let mut report = ExpireReport::default();
     if plan.is_empty() {
+        let why: Vec<&str> = plan.skipped.iter().map(|skipped| skipped.detail.as_str()).collect();
+        report.reason = Some(if why.is_empty() { "the table has no snapshots".to_owned() } else { why.join("; ") });
         return report;
     }
     let (retained, doomed) = match prepare(table, plan).await {
@@ -247,13 +249,13 @@ impl Candidates {
             })
             .buffer_unordered(READS);
         while let Some((snapshot, found)) = read.next().await {
-            let Some(found) = tolerate(found)? else {
+            let Some((found, bytes)) = tolerate(found)? else {
                 self.not_followed.add(0);
                 continue;
             };
             let list = snapshot.manifest_list();
-            if !retained.contains(list)? && lists.insert(list)? && self.is_own(retained, list, 0)? {
-                self.lists.push(Doomed { path: list.to_owned(), kind: FileKind::ManifestList, bytes: 0 });
+            if !retained.contains(list)? && lists.insert(list)? && self.is_own(retained, list, bytes)? {
+                self.lists.push(Doomed { path: list.to_owned(), kind: FileKind::ManifestList, bytes });
             }
             for manifest in found {
                 if !retained.has_manifest(&manifest.manifest_path)? && seen.insert(&manifest.manifest_path)? {
@@ -323,12 +325,12 @@ async fn delete(mut deleter: Deleter, candidates: Candidates, report: &mut Expir
     if sum.is_complete() {
         sum.absorb(deleter.delete(&candidates.manifests).await);
     } else {
-        keep(&mut report.kept, "content_not_deleted", &candidates.manifests);
+        keep(&mut report.kept, "content-not-deleted", &candidates.manifests);
     }
     if sum.is_complete() && candidates.not_followed == Tally::default() {
         sum.absorb(deleter.delete(&candidates.lists).await);
     } else {
-        keep(&mut report.kept, "content_not_deleted", &candidates.lists);
+        keep(&mut report.kept, "content-not-deleted", &candidates.lists);
     }
     let others = [
         ("outside-table", candidates.outside),
