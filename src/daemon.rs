@@ -5,23 +5,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::catalog::auth::{Auth as RestAuth, SecretSource};
 use crate::catalog::rest::{RestCatalog, RestCatalogConfig};
-use crate::clock::SystemClock;
+use crate::clock::{Clock, SystemClock};
 use crate::config::{Auth, CatalogConfig, Config, Loaded, Secret};
 use crate::error::{Error, Result};
 use crate::inspect::ManifestCache;
+use crate::reload::{BuildMember, Reloader};
 use crate::report::events::Reporter;
 use crate::report::metrics::{Memory, Metrics};
 use crate::rewrite::memory::MemoryBudget;
 use crate::schedule::collector::collect_forever;
+use crate::schedule::control::control;
 use crate::schedule::env::{ActiveRuns, Env};
 use crate::schedule::fleet::{ConfiguredStores, Fleet, Member};
 use crate::schedule::scheduler::Scheduler;
+use crate::schedule::settings::Settings;
 use crate::server::{self, Liveness, Readiness, ServerState};
+use crate::telemetry::FilterHandle;
 
 /// Share of the memory limit that summaries of manifests may take.
 const MANIFEST_CACHE_SHARE: u64 = 16;
@@ -44,9 +50,7 @@ pub fn assemble(config: &Config, cancel: CancellationToken) -> Result<Parts> {
     let metrics = Arc::new(Metrics::new(config.metrics.max_tables));
     let mut members = BTreeMap::new();
     for (name, settings) in &config.catalogs {
-        let catalog = RestCatalog::new(rest_config(name, settings)?)?.with_observer(metrics.clone());
-        let stores = ConfiguredStores { config: settings.clone(), observer: metrics.clone() };
-        members.insert(name.clone(), Member { catalog: Arc::new(catalog), stores: Arc::new(stores) });
+        members.insert(name.clone(), member(name, settings, &metrics)?);
     }
     let memory = config.limits.memory_budget_bytes();
     let cache_bytes = memory / MANIFEST_CACHE_SHARE;
@@ -57,6 +61,7 @@ pub fn assemble(config: &Config, cancel: CancellationToken) -> Result<Parts> {
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         active: ActiveRuns::default(),
         run_timeout: config.limits.run_timeout,
+        run_over_after: config.limits.run_timeout,
         cancel,
     };
     let (budget, manifests) = (env.memory.clone(), env.manifests.clone());
@@ -72,6 +77,13 @@ pub fn assemble(config: &Config, cancel: CancellationToken) -> Result<Parts> {
 pub fn secret_source(secret: &Secret) -> SecretSource {
     let secret = secret.clone();
     Arc::new(move || Ok(secret.resolve()?.expose().to_owned()))
+}
+
+/// A catalog's client, and the way to its files.
+fn member(name: &str, settings: &CatalogConfig, metrics: &Arc<Metrics>) -> Result<Member> {
+    let catalog = RestCatalog::new(rest_config(name, settings)?)?.with_observer(metrics.clone());
+    let stores = ConfiguredStores { config: settings.clone(), observer: metrics.clone() };
+    Ok(Member { catalog: Arc::new(catalog), stores: Arc::new(stores) })
 }
 
 fn rest_config(name: &str, settings: &CatalogConfig) -> Result<RestCatalogConfig> {
@@ -110,7 +122,13 @@ pub enum Echo {
 ///
 /// When the token is cancelled no step begins any more and runs stop their groups; what is under way, such as a commit, has
 /// the grace time to come to an end and is then dropped.
-pub async fn run(loaded: &Loaded, listener: TcpListener, echo: Echo, cancel: CancellationToken) -> Result<()> {
+pub async fn run(
+    loaded: &Loaded,
+    listener: TcpListener,
+    echo: Echo,
+    log_filter: FilterHandle,
+    cancel: CancellationToken,
+) -> Result<()> {
     let config = &loaded.config;
     let Parts { env, fleet, metrics } = assemble(config, cancel.clone())?;
     metrics.watch_process();
@@ -124,11 +142,15 @@ pub async fn run(loaded: &Loaded, listener: TcpListener, echo: Echo, cancel: Can
 
     // The server outlives the scheduler, so that health tells of the drain.
     let server_stop = CancellationToken::new();
-    let state = ServerState { metrics, readiness, liveness, clock: env.clock.clone() };
+    let (publish, settings) = watch::channel(Settings::of(config, fleet));
+    let (_control, orders) = control();
+    let state = ServerState { metrics: metrics.clone(), readiness, liveness, clock: env.clock.clone(), log_filter };
     let server = tokio::spawn(server::serve(listener, state, server_stop.clone()));
-    let collecting = collect_forever(env.clone(), fleet.clone(), reporter.clone(), config.metrics.interval);
+    let reloading = reload(loaded, publish, &metrics, &reporter, &env.clock)?;
+    let reloading = reloading.map(|task| AbortOnDropHandle::new(tokio::spawn(task)));
+    let collecting = collect_forever(env.clone(), settings.clone(), reporter.clone());
     let collector = AbortOnDropHandle::new(tokio::spawn(collecting));
-    let scheduler = Scheduler::new(env, fleet, reporter.clone(), config.limits.concurrent_tables);
+    let scheduler = Scheduler::new(env, settings.clone(), reporter.clone(), orders);
     let mut scheduling = AbortOnDropHandle::new(tokio::spawn(scheduler.run()));
 
     let failure = tokio::select! {
@@ -137,9 +159,10 @@ pub async fn run(loaded: &Loaded, listener: TcpListener, echo: Echo, cancel: Can
         // A process that does nothing is better ended: whoever watches it starts it again.
         ended = &mut scheduling => Some(ended.err().map_or_else(|| "stopped".into(), |e| e.to_string())),
     };
-    reporter.stopping(config.server.grace);
-    drop(collector);
-    if failure.is_none() && tokio::time::timeout(config.server.grace, &mut scheduling).await.is_err() {
+    let grace = settings.borrow().grace;
+    reporter.stopping(grace);
+    drop((reloading, collector));
+    if failure.is_none() && tokio::time::timeout(grace, &mut scheduling).await.is_err() {
         tracing::warn!("runs did not end within the grace time; what they wrote is in no snapshot");
     }
     drop(scheduling);
@@ -148,6 +171,23 @@ pub async fn run(loaded: &Loaded, listener: TcpListener, echo: Echo, cancel: Can
     let _ = tokio::time::timeout(Duration::from_secs(1), server).await;
     tracing::info!("stopped");
     failure.map_or(Ok(()), |text| Err(Error::internal(format!("the scheduler ended by itself: {text}"))))
+}
+
+/// Keeps the settings as the file has them, where there is a file. From then on SIGHUP makes it look at once.
+fn reload(
+    loaded: &Loaded,
+    settings: watch::Sender<Settings>,
+    metrics: &Arc<Metrics>,
+    reporter: &Arc<Reporter>,
+    clock: &Arc<dyn Clock>,
+) -> Result<Option<impl Future<Output = ()> + use<>>> {
+    let metrics = metrics.clone();
+    let build: BuildMember = Box::new(move |name, settings| member(name, settings, &metrics));
+    let Some(reloader) = Reloader::new(loaded, build, settings, reporter.clone(), clock.clone())? else {
+        return Ok(None);
+    };
+    let hangup = signal(SignalKind::hangup()).map_err(|e| Error::internal(format!("listen for SIGHUP: {e}")))?;
+    Ok(Some(reloader.watch(hangup)))
 }
 
 /// Binds the address of metrics and health.

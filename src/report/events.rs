@@ -1,14 +1,14 @@
 //! Every occurrence has one function here, which drives its log line, its metrics and, in the sandbox, its line on the terminal.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::clean::{ExpireReport, OrphanReport};
 use crate::cli::print;
 use crate::clock::PhaseTimes;
-use crate::config::Loaded;
+use crate::config::{Loaded, Problems};
 use crate::error::{Error, ErrorKind};
 use crate::inspect::TableStats;
 use crate::policy::TableName;
@@ -16,8 +16,10 @@ use crate::report::Action;
 use crate::report::metrics::{self, Backoff, Metrics, RunCounts, RunRecord, Stored};
 use crate::report::run_report::{RewriteReport, outcome_of};
 use crate::report::vitals::Vital;
+use crate::schedule::control::Pause;
 use crate::schedule::due::{NextStep, Step};
 use crate::schedule::run_table::{CleanUpReport, Run, StepDone, StepReport};
+use crate::schedule::scheduler::Queue;
 use crate::server::{Liveness, Readiness};
 
 /// Time passes while nothing happens to a table, so its health is judged anew this often.
@@ -44,13 +46,16 @@ pub struct Reporter {
     tables: Mutex<BTreeMap<TableName, Vital>>,
     /// When health was judged last, milliseconds since the epoch.
     judged_ms: AtomicI64,
+    /// The whole daemon is paused.
+    paused: AtomicBool,
 }
 
 impl Reporter {
     /// Tells metrics and health, and, if `echo` is set, people who watch: a line on standard output for each step.
     pub fn new(metrics: Arc<Metrics>, readiness: Arc<Readiness>, liveness: Arc<Liveness>, echo: bool) -> Self {
         let judged_ms = AtomicI64::new(i64::MIN);
-        Self { metrics, readiness, liveness, echo, tables: Mutex::default(), judged_ms }
+        let (tables, paused) = (Mutex::default(), AtomicBool::new(false));
+        Self { metrics, readiness, liveness, echo, tables, judged_ms, paused }
     }
 
     /// The tables that were found and are not gone.
@@ -72,8 +77,9 @@ impl Reporter {
     }
 
     fn judge_all(&self, now_ms: i64) {
+        let paused = self.paused.load(Ordering::Relaxed);
         for (name, vital) in self.lock().iter_mut() {
-            let kinds: Vec<_> = vital.judge(now_ms).into_iter().map(|reason| reason.kind).collect();
+            let kinds: Vec<_> = vital.judge(now_ms, paused).into_iter().map(|reason| reason.kind).collect();
             self.metrics.set_health(name, &kinds, vital.last_healthy_ms);
         }
     }
@@ -90,6 +96,33 @@ impl Reporter {
         self.metrics.record_config_load(now_ms, Some(loaded.warnings.len()));
         let (catalogs, policies) = (loaded.config.catalogs.len(), loaded.config.policies.policies.len());
         tracing::info!(listen, catalogs, policies, version = env!("CARGO_PKG_VERSION"), "started");
+    }
+
+    /// The configuration file was read again and is in force.
+    pub fn config_reloaded(&self, loaded: &Loaded, now_ms: i64) {
+        self.metrics.record_config_reload(now_ms, Some(loaded.warnings.len()));
+        for warning in &loaded.warnings {
+            tracing::warn!(problem = %warning, "odd in the configuration");
+        }
+        let (catalogs, policies) = (loaded.config.catalogs.len(), loaded.config.policies.policies.len());
+        tracing::info!(catalogs, policies, warnings = loaded.warnings.len(), "configuration reloaded");
+    }
+
+    /// The configuration file was read again and cannot be used; what is in force stays so.
+    pub fn config_refused(&self, problems: &Problems, now_ms: i64) {
+        self.metrics.record_config_reload(now_ms, None);
+        for problem in &problems.0 {
+            tracing::error!(%problem, "the configuration is not reloaded; the one before stays in force");
+        }
+    }
+
+    /// Catalogs are reached in another way from now on, and others are none of ours any more.
+    pub fn catalogs_changed(&self, rebuilt: &[String], removed: &[String]) {
+        if !rebuilt.is_empty() || !removed.is_empty() {
+            tracing::info!(?rebuilt, ?removed, "catalogs changed");
+        }
+        self.readiness.catalogs_removed(removed);
+        removed.iter().for_each(|catalog| self.metrics.forget_catalog(catalog));
     }
 
     /// The daemon was told to stop.
@@ -165,6 +198,47 @@ impl Reporter {
         self.note(name, |vital| vital.waits(next.at_ms, failures, quarantined));
         let until_ms = (failures > 0).then_some(next.at_ms);
         self.metrics.set_backoff(name, Backoff { consecutive_failures: failures, until_ms, quarantined });
+    }
+
+    /// An operator stopped the table; what runs comes to its end.
+    pub fn table_paused(&self, name: &TableName, pause: &Pause) {
+        tracing::info!(table = %name, reason = pause.reason, "paused: no step begins until it is resumed");
+        self.metrics.set_table_paused(name, true);
+        self.note(name, |vital| vital.paused = true);
+    }
+
+    /// An operator let the table go on.
+    pub fn table_resumed(&self, name: &TableName) {
+        tracing::info!(table = %name, "resumed");
+        self.metrics.set_table_paused(name, false);
+        self.note(name, |vital| vital.paused = false);
+    }
+
+    /// An operator stopped everything; what runs comes to its end.
+    pub fn daemon_paused(&self, pause: &Pause) {
+        tracing::info!(reason = pause.reason, "paused: no step of any table begins until it is resumed");
+        self.metrics.set_paused(true);
+        self.paused.store(true, Ordering::Relaxed);
+    }
+
+    /// An operator let everything go on.
+    pub fn daemon_resumed(&self) {
+        tracing::info!("resumed");
+        self.metrics.set_paused(false);
+        self.paused.store(false, Ordering::Relaxed);
+    }
+
+    /// An operator wants a table compacted now.
+    pub fn run_asked_for(&self, name: &TableName) {
+        tracing::info!(table = %name, "compaction asked for");
+    }
+
+    /// How many tables run and wait has changed.
+    pub fn queue(&self, queue: Queue) {
+        let Queue { running, queued, limit, oldest_queued_s } = queue;
+        tracing::trace!(running, queued, limit, oldest_queued_s, "queue");
+        let oldest = Duration::from_secs(oldest_queued_s);
+        self.metrics.set_queue(metrics::Queue { running, queued, limit, oldest });
     }
 
     /// A step begins.

@@ -9,11 +9,12 @@ use icewright::report::metrics::{Metrics, RunCounts, RunRecord};
 use icewright::report::{Action, Outcome};
 
 /// Every module with the modules it may use, each of which stands above it: so no arrow goes back.
-const LAYERS: [(&str, &[&str]); 24] = [
+const LAYERS: [(&str, &[&str]); 25] = [
     ("error", &[]),
     ("clock", &[]),
     ("run_id", &[]),
-    ("telemetry", &[]),
+    ("version", &[]),
+    ("telemetry", &["error"]),
     ("http_client", &["error"]),
     ("catalog", &["clock", "error", "http_client"]),
     ("storage", &["catalog", "clock", "error", "http_client", "run_id"]),
@@ -26,7 +27,7 @@ const LAYERS: [(&str, &[&str]); 24] = [
     ("rewrite", &["catalog", "error", "plan", "run_id", "storage", "table"]),
     ("commit", &["catalog", "clock", "error", "meta", "plan", "rewrite", "run_id", "storage", "table"]),
     ("clean", &["catalog", "clock", "commit", "error", "meta", "plan", "policy", "run_id", "storage", "table"]),
-    ("report", &["catalog", "clean", "clock", "error", "http_client", "inspect", "plan", "policy"]),
+    ("report", &["catalog", "clean", "clock", "error", "http_client", "inspect", "plan", "policy", "version"]),
     (
         "schedule",
         &[
@@ -34,8 +35,23 @@ const LAYERS: [(&str, &[&str]); 24] = [
             "run_id", "storage", "table",
         ],
     ),
-    ("server", &["clock", "error", "report"]),
-    ("daemon", &["catalog", "clock", "config", "error", "inspect", "report", "rewrite", "schedule", "server"]),
+    ("server", &["clock", "error", "report", "telemetry"]),
+    (
+        "daemon",
+        &[
+            "catalog",
+            "clock",
+            "config",
+            "error",
+            "inspect",
+            "reload",
+            "report",
+            "rewrite",
+            "schedule",
+            "server",
+            "telemetry",
+        ],
+    ),
     ("sandbox", &["catalog", "clock", "error", "meta", "storage"]),
     (
         "cli",
@@ -53,6 +69,7 @@ const LAYERS: [(&str, &[&str]); 24] = [
             "sandbox",
             "schedule",
             "telemetry",
+            "version",
         ],
     ),
     ("main", &[]),
@@ -214,9 +231,15 @@ fn each_action_has_one_word_everywhere() {
     let metrics = Metrics::new(10);
     for action in Action::ALL {
         let counts = RunCounts::default();
-        let (phases, outcome) = (PhaseTimes::default(), Outcome::Success);
-        let duration = Duration::ZERO;
-        let run = RunRecord { action, outcome, duration, finished_ms: 1, counts, phases, refused: false };
+        let run = RunRecord {
+            action,
+            outcome: Outcome::Success,
+            duration: Duration::ZERO,
+            finished_ms: 1,
+            counts,
+            phases: PhaseTimes::default(),
+            refused: false,
+        };
         metrics.record_run(&"lake.db.t".parse().expect("a name"), &run);
     }
     let page = metrics.gather().expect("a page");
