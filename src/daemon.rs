@@ -1,12 +1,16 @@
 //! Wiring: configuration -> catalogs, stores, budgets -> scheduler, collector and server. Owns the order of start and stop.
 
+mod turn;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
+use turn::Turn;
 
 use crate::catalog::auth::{Auth as RestAuth, SecretSource};
 use crate::catalog::rest::{RestCatalog, RestCatalogConfig};
@@ -14,6 +18,7 @@ use crate::clock::SystemClock;
 use crate::config::{Auth, CatalogConfig, Config, Loaded, Secret};
 use crate::error::{Error, Result};
 use crate::inspect::ManifestCache;
+use crate::permit::WritePermit;
 use crate::report::events::Reporter;
 use crate::report::metrics::Metrics;
 use crate::rewrite::memory::MemoryBudget;
@@ -40,13 +45,19 @@ pub struct Parts {
     pub metrics: Arc<Metrics>,
 }
 
-/// Builds everything that needs no network yet. A catalog that is down is no error here.
+/// Builds everything that needs no network yet, for a command in the foreground. A catalog that is down is no error here.
 pub fn assemble(config: &Config, cancel: CancellationToken) -> Result<Parts> {
+    assemble_permitted(config, &WritePermit::always(), cancel)
+}
+
+/// The same; tables are changed only while the permit holds.
+fn assemble_permitted(config: &Config, permit: &WritePermit, cancel: CancellationToken) -> Result<Parts> {
     let metrics = Arc::new(Metrics::new(config.metrics.max_tables));
     let mut members = BTreeMap::new();
     for (name, settings) in &config.catalogs {
-        let catalog = RestCatalog::new(rest_config(name, settings)?)?.with_observer(metrics.clone());
-        let stores = ConfiguredStores { config: settings.clone(), observer: metrics.clone() };
+        let catalog = RestCatalog::new(rest_config(name, settings)?)?;
+        let catalog = catalog.with_observer(metrics.clone()).with_permit(permit.clone());
+        let stores = ConfiguredStores { config: settings.clone(), observer: metrics.clone(), permit: permit.clone() };
         members.insert(name.clone(), Member { catalog: Arc::new(catalog), stores: Arc::new(stores) });
     }
     let memory = config.limits.memory_budget_bytes();
@@ -111,7 +122,9 @@ pub async fn run(
     cancel: CancellationToken,
 ) -> Result<()> {
     let config = &loaded.config;
-    let Parts { env, fleet, metrics } = assemble(config, cancel.clone())?;
+    let permit = if config.leader_election.enabled { WritePermit::withheld() } else { WritePermit::always() };
+    let Parts { env, fleet, metrics } = assemble_permitted(config, &permit, cancel.clone())?;
+    let mut turn = Turn::new(&config.leader_election, env.clock.clone(), permit)?;
     let catalogs = fleet.catalog_names();
     let readiness = Arc::new(Readiness::new(catalogs.iter().cloned()));
     let liveness = Arc::new(Liveness::new(env.clock.now_ms(), LIVENESS_LIMIT));
@@ -124,28 +137,51 @@ pub async fn run(
     let server_stop = CancellationToken::new();
     let state = ServerState { metrics, readiness, liveness, clock: env.clock.clone(), log_filter };
     let server = tokio::spawn(server::serve(listener, state, server_stop.clone()));
+    reporter.leading(!turn.is_shared());
+    let clock = env.clock.clone();
+    if !turn.win(&cancel, || reporter.heartbeat(clock.now_ms())).await {
+        stop_server(server_stop, server).await;
+        return Ok(());
+    }
+    reporter.leading(true);
     let collecting = collect_forever(env.clone(), fleet.clone(), reporter.clone(), config.metrics.interval);
     let collector = AbortOnDropHandle::new(tokio::spawn(collecting));
     let scheduler = Scheduler::new(env, fleet, reporter.clone(), config.limits.concurrent_tables);
     let mut scheduling = AbortOnDropHandle::new(tokio::spawn(scheduler.run()));
 
+    let mut grace = config.server.grace;
     let failure = tokio::select! {
         biased;
         () = cancel.cancelled() => None,
         // A process that does nothing is better ended: whoever watches it starts it again.
-        ended = &mut scheduling => Some(ended.err().map_or_else(|| "stopped".into(), |e| e.to_string())),
+        ended = &mut scheduling => {
+            let why = ended.err().map_or_else(|| "stopped".into(), |e| e.to_string());
+            Some(Error::internal(format!("the scheduler ended by itself: {why}")))
+        }
+        // Likewise: a new process begins as a candidate, with nothing left of this one.
+        why = turn.lost() => {
+            cancel.cancel();
+            grace = grace.min(turn.grace_after_loss());
+            Some(Error::unavailable(format!("this replica does not lead any more: {why}")))
+        }
     };
-    reporter.stopping(config.server.grace);
+    reporter.stopping(grace);
     drop(collector);
-    if failure.is_none() && tokio::time::timeout(config.server.grace, &mut scheduling).await.is_err() {
+    if !scheduling.is_finished() && tokio::time::timeout(grace, &mut scheduling).await.is_err() {
         tracing::warn!("runs did not end within the grace time; what they wrote is in no snapshot");
     }
     drop(scheduling);
-    server_stop.cancel();
-    // Answers under way have a second; nothing depends on them.
-    let _ = tokio::time::timeout(Duration::from_secs(1), server).await;
+    reporter.leading(false);
+    turn.end().await;
+    stop_server(server_stop, server).await;
     tracing::info!("stopped");
-    failure.map_or(Ok(()), |text| Err(Error::internal(format!("the scheduler ended by itself: {text}"))))
+    failure.map_or(Ok(()), Err)
+}
+
+/// Answers under way have a second; nothing depends on them.
+async fn stop_server(stop: CancellationToken, server: JoinHandle<Result<()>>) {
+    stop.cancel();
+    let _ = tokio::time::timeout(Duration::from_secs(1), server).await;
 }
 
 /// Binds the address of metrics and health.

@@ -13,6 +13,7 @@ use crate::catalog::{Catalog, LoadedTable, RequestObserver};
 use crate::clean::{Elsewhere, note_referenced};
 use crate::config::CatalogConfig;
 use crate::error::{Context, Error, ErrorKind, Result};
+use crate::permit::WritePermit;
 use crate::policy::{PolicySet, ResolvedPolicy, TableName};
 use crate::storage::credentials::CatalogCredentials;
 use crate::storage::instrument::InstrumentedStore;
@@ -59,6 +60,8 @@ pub struct ConfiguredStores {
     pub config: CatalogConfig,
     /// Learns of the stores' requests.
     pub observer: Arc<dyn RequestObserver>,
+    /// Asked before anything is deleted.
+    pub permit: WritePermit,
 }
 
 #[async_trait]
@@ -69,7 +72,7 @@ impl OpenStore for ConfiguredStores {
         properties.extend(self.config.resolve_secret_properties()?);
         let source = CatalogCredentials { catalog: catalog.clone(), table: table.clone() };
         let store = storage::for_table(&properties, loaded, Arc::new(source))?;
-        Ok(InstrumentedStore::wrap(store, self.observer.clone()))
+        Ok(InstrumentedStore::wrap(store, self.observer.clone(), self.permit.clone()))
     }
 }
 

@@ -8,15 +8,17 @@ use icewright::report::metrics::{Metrics, RunCounts, RunRecord};
 use icewright::report::{Action, Outcome};
 
 /// Every module with the modules it may use, each of which stands above it: so no arrow goes back.
-const LAYERS: [(&str, &[&str]); 25] = [
+const LAYERS: [(&str, &[&str]); 27] = [
     ("error", &[]),
     ("clock", &[]),
     ("run_id", &[]),
     ("version", &[]),
     ("telemetry", &["error"]),
     ("http_client", &["error"]),
-    ("catalog", &["clock", "error", "http_client"]),
-    ("storage", &["catalog", "clock", "error", "http_client", "run_id"]),
+    ("permit", &["error"]),
+    ("leader", &["clock", "error", "http_client", "permit"]),
+    ("catalog", &["clock", "error", "http_client", "permit"]),
+    ("storage", &["catalog", "clock", "error", "http_client", "permit", "run_id"]),
     ("table", &["catalog", "error", "run_id", "storage"]),
     ("policy", &["catalog", "error", "table"]),
     ("config", &["error", "policy"]),
@@ -30,14 +32,27 @@ const LAYERS: [(&str, &[&str]); 25] = [
     (
         "schedule",
         &[
-            "catalog", "clean", "clock", "commit", "config", "error", "inspect", "plan", "policy", "report", "rewrite",
-            "run_id", "storage", "table",
+            "catalog", "clean", "clock", "commit", "config", "error", "inspect", "permit", "plan", "policy", "report",
+            "rewrite", "run_id", "storage", "table",
         ],
     ),
     ("server", &["clock", "error", "report", "telemetry"]),
     (
         "daemon",
-        &["catalog", "clock", "config", "error", "inspect", "report", "rewrite", "schedule", "server", "telemetry"],
+        &[
+            "catalog",
+            "clock",
+            "config",
+            "error",
+            "inspect",
+            "leader",
+            "permit",
+            "report",
+            "rewrite",
+            "schedule",
+            "server",
+            "telemetry",
+        ],
     ),
     ("sandbox", &["catalog", "clock", "error", "meta", "storage"]),
     (
