@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -23,9 +24,11 @@ use crate::report::events::Reporter;
 use crate::report::metrics::Metrics;
 use crate::rewrite::memory::MemoryBudget;
 use crate::schedule::collector::collect_forever;
+use crate::schedule::control::control;
 use crate::schedule::env::{ActiveRuns, Env};
 use crate::schedule::fleet::{ConfiguredStores, Fleet, Member};
 use crate::schedule::scheduler::Scheduler;
+use crate::schedule::settings::Settings;
 use crate::server::{self, Liveness, Readiness, ServerState};
 use crate::telemetry::FilterHandle;
 
@@ -68,9 +71,20 @@ fn assemble_permitted(config: &Config, permit: &WritePermit, cancel: Cancellatio
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         active: ActiveRuns::default(),
         run_timeout: config.limits.run_timeout,
+        run_over_after: config.limits.run_timeout,
         cancel,
     };
     Ok(Parts { env, fleet: Arc::new(Fleet::new(members, config.policies.clone())), metrics })
+}
+
+fn settings(config: &Config, fleet: Arc<Fleet>) -> Settings {
+    Settings {
+        fleet,
+        concurrent_tables: config.limits.concurrent_tables,
+        run_timeout: config.limits.run_timeout,
+        collect_every: config.metrics.interval,
+        grace: config.server.grace,
+    }
 }
 
 fn rest_config(name: &str, settings: &CatalogConfig) -> Result<RestCatalogConfig> {
@@ -144,9 +158,11 @@ pub async fn run(
         return Ok(());
     }
     reporter.leading(true);
-    let collecting = collect_forever(env.clone(), fleet.clone(), reporter.clone(), config.metrics.interval);
+    let (_publish, settings) = watch::channel(settings(config, fleet));
+    let collecting = collect_forever(env.clone(), settings.clone(), reporter.clone());
     let collector = AbortOnDropHandle::new(tokio::spawn(collecting));
-    let scheduler = Scheduler::new(env, fleet, reporter.clone(), config.limits.concurrent_tables);
+    let (_control, orders) = control();
+    let scheduler = Scheduler::new(env, settings, reporter.clone(), orders);
     let mut scheduling = AbortOnDropHandle::new(tokio::spawn(scheduler.run()));
 
     let mut grace = config.server.grace;

@@ -10,7 +10,10 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use icewright::error::{Error, Result};
+use iceberg::TableIdent;
+use icewright::catalog::rest::{Auth, RestCatalog, RestCatalogConfig};
+use icewright::catalog::{Catalog, CommitOutcome};
+use icewright::error::{Error, ErrorKind, Result};
 use icewright::leader::lease::{Cluster, HttpLease, LeaseApi, Stored, Written};
 use icewright::leader::record::Timing;
 use icewright::leader::{Election, Ended};
@@ -19,6 +22,8 @@ use icewright::testing::SetClock;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
+
+use crate::support::http_server::{HttpServer, Reply};
 
 const TIMING: Timing = Timing {
     lease_duration: Duration::from_secs(15),
@@ -390,4 +395,23 @@ fn a_pod_finds_its_cluster() {
     assert_eq!(Cluster::of_pod(with("fd00::1"), folder.path()).unwrap().uri, "https://[fd00::1]:6443");
     let error = Cluster::of_pod(|_| None, folder.path()).expect_err("no pod").to_string();
     assert!(error.contains("KUBERNETES_SERVICE_HOST is not set") && error.contains("enabled = false"), "{error}");
+}
+
+#[tokio::test]
+async fn without_a_permit_no_commit_is_sent() {
+    let server = HttpServer::start(|request| match request.target.starts_with("/v1/config") {
+        true => Reply::json(200, json!({"defaults": {}, "overrides": {}})),
+        false => Reply::status(409),
+    });
+    let (name, uri, warehouse, properties) = ("lake".into(), server.uri(), None, Default::default());
+    let config = RestCatalogConfig { name, uri, warehouse, properties, auth: Auth::None };
+    let permit = WritePermit::withheld();
+    let catalog = RestCatalog::connect(config).await.unwrap().with_permit(permit.clone());
+    let table = TableIdent::from_strs(["db", "t"]).unwrap();
+    let outcome = catalog.commit_table(&table, Vec::new(), Vec::new()).await;
+    assert!(matches!(&outcome, CommitOutcome::Refused(e) if e.kind() == ErrorKind::Cancelled), "{outcome:?}");
+    assert_eq!(server.targets("/tables/t").len(), 0);
+    permit.grant(Instant::now() + Duration::from_secs(60));
+    assert!(matches!(catalog.commit_table(&table, Vec::new(), Vec::new()).await, CommitOutcome::Conflict(_)));
+    assert_eq!(server.targets("/tables/t").len(), 1);
 }

@@ -9,7 +9,6 @@ use iceberg::{NamespaceIdent, TableCreation, TableIdent, TableRequirement, Table
 use icewright::catalog::rest::{Auth, MAX_RETRIES, REQUEST_TIMEOUT_MS, RestCatalog, RestCatalogConfig};
 use icewright::catalog::{Catalog, CommitOutcome, RequestObserver};
 use icewright::error::{Error, ErrorKind};
-use icewright::permit::WritePermit;
 use icewright::table::references::directories;
 use serde_json::{Value, json};
 
@@ -91,18 +90,6 @@ async fn commit_against(replies: Vec<Reply>) -> (&'static str, Option<ErrorKind>
     let catalog = connect(&server, oauth()).await;
     let (outcome, error) = commit(&catalog).await;
     (outcome, error.map(|e| e.kind()), server.targets("/tables/t").len())
-}
-
-#[tokio::test]
-async fn without_a_permit_no_commit_is_sent() {
-    let server = catalog_server(empty_config(), None, vec![Reply::json(200, table_answer())]);
-    let permit = WritePermit::withheld();
-    let catalog = connect(&server, oauth()).await.with_permit(permit.clone());
-    let (outcome, error) = commit(&catalog).await;
-    assert_eq!((outcome, error.map(|e| e.kind())), ("refused", Some(ErrorKind::Cancelled)));
-    assert_eq!(server.targets("/tables/t").len(), 0);
-    permit.grant(tokio::time::Instant::now() + Duration::from_secs(60));
-    assert_eq!(commit(&catalog).await.0, "committed");
 }
 
 #[tokio::test]
