@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -15,13 +16,14 @@ use turn::Turn;
 
 use crate::catalog::auth::{Auth as RestAuth, SecretSource};
 use crate::catalog::rest::{RestCatalog, RestCatalogConfig};
-use crate::clock::SystemClock;
+use crate::clock::{Clock, SystemClock};
 use crate::config::{Auth, CatalogConfig, Config, Loaded, Secret};
 use crate::error::{Error, Result};
 use crate::inspect::ManifestCache;
 use crate::permit::WritePermit;
+use crate::reload::{BuildMember, Reloader};
 use crate::report::events::Reporter;
-use crate::report::metrics::Metrics;
+use crate::report::metrics::{Memory, Metrics};
 use crate::rewrite::memory::MemoryBudget;
 use crate::schedule::collector::collect_forever;
 use crate::schedule::control::control;
@@ -58,33 +60,35 @@ fn assemble_permitted(config: &Config, permit: &WritePermit, cancel: Cancellatio
     let metrics = Arc::new(Metrics::new(config.metrics.max_tables));
     let mut members = BTreeMap::new();
     for (name, settings) in &config.catalogs {
-        let catalog = RestCatalog::new(rest_config(name, settings)?)?;
-        let catalog = catalog.with_observer(metrics.clone()).with_permit(permit.clone());
-        let stores = ConfiguredStores { config: settings.clone(), observer: metrics.clone(), permit: permit.clone() };
-        members.insert(name.clone(), Member { catalog: Arc::new(catalog), stores: Arc::new(stores) });
+        members.insert(name.clone(), member(name, settings, &metrics, permit)?);
     }
     let memory = config.limits.memory_budget_bytes();
+    let cache_bytes = memory / MANIFEST_CACHE_SHARE;
     let env = Env {
         clock: SystemClock::shared(),
-        memory: Arc::new(MemoryBudget::new(memory - memory / MANIFEST_CACHE_SHARE)),
-        manifests: Arc::new(ManifestCache::new(usize::try_from(memory / MANIFEST_CACHE_SHARE).unwrap_or(usize::MAX))),
+        memory: Arc::new(MemoryBudget::new(memory - cache_bytes)),
+        manifests: Arc::new(ManifestCache::new(usize::try_from(cache_bytes).unwrap_or(usize::MAX))),
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         active: ActiveRuns::default(),
         run_timeout: config.limits.run_timeout,
         run_over_after: config.limits.run_timeout,
         cancel,
     };
+    let (budget, manifests) = (env.memory.clone(), env.manifests.clone());
+    metrics.watch_memory(move || Memory {
+        budget: budget.total(),
+        reserved: budget.used(),
+        manifest_cache: manifests.bytes() as u64,
+    });
     Ok(Parts { env, fleet: Arc::new(Fleet::new(members, config.policies.clone())), metrics })
 }
 
-fn settings(config: &Config, fleet: Arc<Fleet>) -> Settings {
-    Settings {
-        fleet,
-        concurrent_tables: config.limits.concurrent_tables,
-        run_timeout: config.limits.run_timeout,
-        collect_every: config.metrics.interval,
-        grace: config.server.grace,
-    }
+/// A catalog's client, and the way to its files.
+fn member(name: &str, settings: &CatalogConfig, metrics: &Arc<Metrics>, permit: &WritePermit) -> Result<Member> {
+    let catalog = RestCatalog::new(rest_config(name, settings)?)?;
+    let catalog = catalog.with_observer(metrics.clone()).with_permit(permit.clone());
+    let stores = ConfiguredStores { config: settings.clone(), observer: metrics.clone(), permit: permit.clone() };
+    Ok(Member { catalog: Arc::new(catalog), stores: Arc::new(stores) })
 }
 
 fn rest_config(name: &str, settings: &CatalogConfig) -> Result<RestCatalogConfig> {
@@ -138,7 +142,8 @@ pub async fn run(
     let config = &loaded.config;
     let permit = if config.leader_election.enabled { WritePermit::withheld() } else { WritePermit::always() };
     let Parts { env, fleet, metrics } = assemble_permitted(config, &permit, cancel.clone())?;
-    let mut turn = Turn::new(&config.leader_election, env.clock.clone(), permit)?;
+    metrics.watch_process();
+    let mut turn = Turn::new(&config.leader_election, env.clock.clone(), permit.clone())?;
     let catalogs = fleet.catalog_names();
     let readiness = Arc::new(Readiness::new(catalogs.iter().cloned()));
     let liveness = Arc::new(Liveness::new(env.clock.now_ms(), LIVENESS_LIMIT));
@@ -149,8 +154,12 @@ pub async fn run(
 
     // The server outlives the scheduler, so that health tells of the drain.
     let server_stop = CancellationToken::new();
-    let state = ServerState { metrics, readiness, liveness, clock: env.clock.clone(), log_filter };
+    let (publish, settings) = watch::channel(Settings::of(config, fleet));
+    let (_control, orders) = control();
+    let state = ServerState { metrics: metrics.clone(), readiness, liveness, clock: env.clock.clone(), log_filter };
     let server = tokio::spawn(server::serve(listener, state, server_stop.clone()));
+    let reloading = reload(loaded, publish, &metrics, &permit, &reporter, &env.clock)?;
+    let reloading = reloading.map(|task| AbortOnDropHandle::new(tokio::spawn(task)));
     reporter.leading(!turn.is_shared());
     let clock = env.clock.clone();
     if !turn.win(&cancel, || reporter.heartbeat(clock.now_ms())).await {
@@ -158,14 +167,11 @@ pub async fn run(
         return Ok(());
     }
     reporter.leading(true);
-    let (_publish, settings) = watch::channel(settings(config, fleet));
     let collecting = collect_forever(env.clone(), settings.clone(), reporter.clone());
     let collector = AbortOnDropHandle::new(tokio::spawn(collecting));
-    let (_control, orders) = control();
-    let scheduler = Scheduler::new(env, settings, reporter.clone(), orders);
+    let scheduler = Scheduler::new(env, settings.clone(), reporter.clone(), orders);
     let mut scheduling = AbortOnDropHandle::new(tokio::spawn(scheduler.run()));
 
-    let mut grace = config.server.grace;
     let failure = tokio::select! {
         biased;
         () = cancel.cancelled() => None,
@@ -177,12 +183,13 @@ pub async fn run(
         // Likewise: a new process begins as a candidate, with nothing left of this one.
         why = turn.lost() => {
             cancel.cancel();
-            grace = grace.min(turn.grace_after_loss());
             Some(Error::unavailable(format!("this replica does not lead any more: {why}")))
         }
     };
+    let configured = settings.borrow().grace;
+    let grace = if turn.is_lost() { configured.min(turn.grace_after_loss()) } else { configured };
     reporter.stopping(grace);
-    drop(collector);
+    drop((reloading, collector));
     if !scheduling.is_finished() && tokio::time::timeout(grace, &mut scheduling).await.is_err() {
         tracing::warn!("runs did not end within the grace time; what they wrote is in no snapshot");
     }
@@ -198,6 +205,24 @@ pub async fn run(
 async fn stop_server(stop: CancellationToken, server: JoinHandle<Result<()>>) {
     stop.cancel();
     let _ = tokio::time::timeout(Duration::from_secs(1), server).await;
+}
+
+/// Keeps the settings as the file has them, where there is a file. From then on SIGHUP makes it look at once.
+fn reload(
+    loaded: &Loaded,
+    settings: watch::Sender<Settings>,
+    metrics: &Arc<Metrics>,
+    permit: &WritePermit,
+    reporter: &Arc<Reporter>,
+    clock: &Arc<dyn Clock>,
+) -> Result<Option<impl Future<Output = ()> + use<>>> {
+    let (metrics, permit) = (metrics.clone(), permit.clone());
+    let build: BuildMember = Box::new(move |name, settings| member(name, settings, &metrics, &permit));
+    let Some(reloader) = Reloader::new(loaded, build, settings, reporter.clone(), clock.clone())? else {
+        return Ok(None);
+    };
+    let hangup = signal(SignalKind::hangup()).map_err(|e| Error::internal(format!("listen for SIGHUP: {e}")))?;
+    Ok(Some(reloader.watch(hangup)))
 }
 
 /// Binds the address of metrics and health.

@@ -18,6 +18,7 @@ pub mod meta;
 pub mod permit;
 pub mod plan;
 pub mod policy;
+pub mod reload;
 pub mod report;
 pub mod rewrite;
 pub mod run_id;

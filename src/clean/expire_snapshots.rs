@@ -17,7 +17,7 @@ use super::deletion::{Deleted, Deleter, Doomed, refresh, require_deletable};
 use super::ownership::{compare_with_neighbours, read_metadata_text};
 use super::reachable::{READS, Reachable, entries_of, manifests_of};
 use super::report::{ExpireOutcome, ExpireReport, FileKind, Tally};
-use crate::clock::Clock;
+use crate::clock::{Clock, Stopwatch};
 use crate::commit::{CommitContext, CommitResult, commit_expire};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::plan::ExpirePlan;
@@ -48,19 +48,39 @@ pub async fn expire_snapshots(
     clock: &dyn Clock,
     neighbours: Option<&[(String, String)]>,
 ) -> ExpireReport {
-    let mut report = ExpireReport::default();
     if plan.is_empty() {
-        return report;
+        let why: Vec<&str> = plan.skipped.iter().map(|skipped| skipped.detail.as_str()).collect();
+        let reason = if why.is_empty() { "the table has no snapshots".to_owned() } else { why.join("; ") };
+        return ExpireReport { reason: Some(reason), ..ExpireReport::default() };
     }
-    let (retained, doomed) = match prepare(table, plan).await {
+    let mut stopwatch = Stopwatch::start();
+    let mut report = expire(table, plan, ctx, clock, neighbours, &mut stopwatch).await;
+    report.phases_ms = stopwatch.times();
+    report
+}
+
+async fn expire(
+    table: &TableHandle,
+    plan: &ExpirePlan,
+    ctx: &CommitContext,
+    clock: &dyn Clock,
+    neighbours: Option<&[(String, String)]>,
+    stopwatch: &mut Stopwatch,
+) -> ExpireReport {
+    let mut report = ExpireReport::default();
+    let prepared = prepare(table, plan).await;
+    stopwatch.end("plan");
+    let (retained, doomed) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => {
             report.outcome = ExpireOutcome::NotCommitted;
+            report.refused = matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Unsupported);
             report.error = Some(error.context("find out what expiring snapshots reach (nothing was changed)"));
             return report;
         }
     };
     let (base, result) = commit(table, plan, ctx, clock).await;
+    stopwatch.end("commit");
     match result {
         CommitResult::Committed(committed) => {
             report.outcome = ExpireOutcome::Committed;
@@ -95,6 +115,7 @@ pub async fn expire_snapshots(
         Ok(deleter) => delete(deleter, doomed, &mut report).await,
         Err(error) => report.error = Some(error.context("read the table after its expiry (no file was deleted)")),
     }
+    stopwatch.end("delete");
     report
 }
 
@@ -247,13 +268,13 @@ impl Candidates {
             })
             .buffer_unordered(READS);
         while let Some((snapshot, found)) = read.next().await {
-            let Some(found) = tolerate(found)? else {
+            let Some((found, bytes)) = tolerate(found)? else {
                 self.not_followed.add(0);
                 continue;
             };
             let list = snapshot.manifest_list();
-            if !retained.contains(list)? && lists.insert(list)? && self.is_own(retained, list, 0)? {
-                self.lists.push(Doomed { path: list.to_owned(), kind: FileKind::ManifestList, bytes: 0 });
+            if !retained.contains(list)? && lists.insert(list)? && self.is_own(retained, list, bytes)? {
+                self.lists.push(Doomed { path: list.to_owned(), kind: FileKind::ManifestList, bytes });
             }
             for manifest in found {
                 if !retained.has_manifest(&manifest.manifest_path)? && seen.insert(&manifest.manifest_path)? {
@@ -323,12 +344,12 @@ async fn delete(mut deleter: Deleter, candidates: Candidates, report: &mut Expir
     if sum.is_complete() {
         sum.absorb(deleter.delete(&candidates.manifests).await);
     } else {
-        keep(&mut report.kept, "content_not_deleted", &candidates.manifests);
+        keep(&mut report.kept, "content-not-deleted", &candidates.manifests);
     }
     if sum.is_complete() && candidates.not_followed == Tally::default() {
         sum.absorb(deleter.delete(&candidates.lists).await);
     } else {
-        keep(&mut report.kept, "content_not_deleted", &candidates.lists);
+        keep(&mut report.kept, "content-not-deleted", &candidates.lists);
     }
     let others = [
         ("outside-table", candidates.outside),

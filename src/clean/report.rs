@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 
+use crate::clock::PhaseTimes;
 use crate::error::Error;
 use crate::plan::file_names::{ManifestListName, file_name, is_metadata_file};
 use crate::plan::remove_orphan_files::{Garbage, Kept};
@@ -97,6 +98,8 @@ fn error_text<S: Serializer>(error: &Option<Error>, serializer: S) -> Result<S::
 pub struct ExpireReport {
     /// What happened to the commit.
     pub outcome: ExpireOutcome,
+    /// Why there was nothing to expire.
+    pub reason: Option<String>,
     /// Snapshots that left the metadata.
     pub expired_snapshots: usize,
     /// Branches and tags that left the metadata.
@@ -113,6 +116,10 @@ pub struct ExpireReport {
     pub conflicts: u32,
     /// Answers lost on the way.
     pub unknown_outcomes: u32,
+    /// Whether nothing was tried since that would not have been safe; `error` says why.
+    pub refused: bool,
+    /// How long the phases took, in milliseconds: `plan`, `commit`, `delete`, those that were begun.
+    pub phases_ms: PhaseTimes,
     /// What stopped the action, if something did.
     #[serde(serialize_with = "error_text")]
     pub error: Option<Error>,
@@ -149,6 +156,8 @@ pub struct OrphanReport {
     pub failed: BTreeMap<FileKind, Tally>,
     /// What failed, for the first few.
     pub failures: Vec<String>,
+    /// How long the phases took, in milliseconds: `list`, `check`, `delete`, those that were begun.
+    pub phases_ms: PhaseTimes,
     /// What stopped the action, if something did.
     #[serde(serialize_with = "error_text")]
     pub error: Option<Error>,
@@ -157,6 +166,6 @@ pub struct OrphanReport {
 /// Notes a failed deletion.
 pub(super) fn note_failure(failures: &mut Vec<String>, path: &str, error: &Error) {
     if failures.len() < FAILURES_TOLD {
-        failures.push(format!("delete {path}: {error}"));
+        failures.push(error.clone().context_of("delete", path).to_string());
     }
 }

@@ -23,6 +23,7 @@ pub(super) struct Turn {
     holding: Option<JoinHandle<(Election, Ended)>>,
     stop: CancellationToken,
     timing: Timing,
+    lost: bool,
 }
 
 impl Turn {
@@ -34,7 +35,7 @@ impl Turn {
             retry_period: config.retry_period,
         };
         let election = if config.enabled { Some(election(config, timing, clock, permit)?) } else { None };
-        Ok(Self { election, holding: None, stop: CancellationToken::new(), timing })
+        Ok(Self { election, holding: None, stop: CancellationToken::new(), timing, lost: false })
     }
 
     /// Whether others may have the turn.
@@ -61,11 +62,17 @@ impl Turn {
         let Some(holding) = &mut self.holding else { return std::future::pending().await };
         let ended = holding.await;
         self.holding = None;
+        self.lost = true;
         match ended {
             Ok((_, Ended::Lost(why))) => why,
             Ok((_, Ended::Stopped)) => "stopped".into(),
             Err(error) => error.to_string(),
         }
+    }
+
+    /// Whether it was this process's once and is not any more.
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost
     }
 
     /// How long work under way may go on after the turn was lost: nothing new begins, and others do not begin before.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use icewright::clock::PhaseTimes;
 use icewright::report::metrics::{Metrics, RunCounts, RunRecord};
 use icewright::report::{Action, Outcome};
 
@@ -28,7 +29,7 @@ const LAYERS: [(&str, &[&str]); 27] = [
     ("rewrite", &["catalog", "error", "plan", "run_id", "storage", "table"]),
     ("commit", &["catalog", "clock", "error", "meta", "plan", "rewrite", "run_id", "storage", "table"]),
     ("clean", &["catalog", "clock", "commit", "error", "meta", "plan", "policy", "run_id", "storage", "table"]),
-    ("report", &["catalog", "clean", "error", "inspect", "plan", "policy"]),
+    ("report", &["catalog", "clean", "clock", "error", "inspect", "plan", "policy", "version"]),
     (
         "schedule",
         &[
@@ -47,6 +48,7 @@ const LAYERS: [(&str, &[&str]); 27] = [
             "inspect",
             "leader",
             "permit",
+            "reload",
             "report",
             "rewrite",
             "schedule",
@@ -233,7 +235,15 @@ fn each_action_has_one_word_everywhere() {
     let metrics = Metrics::new(10);
     for action in Action::ALL {
         let counts = RunCounts::default();
-        let run = RunRecord { action, outcome: Outcome::Success, duration: Duration::ZERO, finished_ms: 1, counts };
+        let run = RunRecord {
+            action,
+            outcome: Outcome::Success,
+            duration: Duration::ZERO,
+            finished_ms: 1,
+            counts,
+            phases: PhaseTimes::default(),
+            refused: false,
+        };
         metrics.record_run(&"lake.db.t".parse().expect("a name"), &run);
     }
     let page = metrics.gather().expect("a page");
