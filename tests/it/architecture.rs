@@ -43,7 +43,6 @@ const LAYERS: [(&str, &[&str]); 25] = [
     (
         "cli",
         &[
-            "catalog",
             "clean",
             "config",
             "daemon",

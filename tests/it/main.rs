@@ -21,3 +21,4 @@ mod schedule;
 mod storage_local;
 mod storage_s3;
 mod support;
+mod terminal;
