@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-pub use limits::{MEMORY_FALLBACK_BYTES, detect_memory_bytes};
+pub use limits::{MEMORY_FALLBACK_BYTES, USUAL_GROUP_BYTES, detect_memory_bytes};
 pub use problem::{Place, Problem, Problems, Severity};
 pub use secret::{Secret, SecretText};
 
