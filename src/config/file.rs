@@ -6,18 +6,16 @@ use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 
+use super::limits::MEMORY_MIN_BYTES;
 use super::policy_file::{read_defaults, read_policies};
 use super::problem::{Diagnostics, Place};
 use super::reader::{Item, Section, count, duration, size, string};
-use super::validate::validate;
+use super::validate::{check_memory, validate};
 use super::{
     Auth, CatalogConfig, Config, LimitsConfig, MetricsConfig, PropertyValue, Secret, ServerConfig, leader_election,
     traces,
 };
 use crate::policy::PolicySet;
-
-/// Less would not hold one row group while it is written.
-const MEMORY_MIN_BYTES: u64 = 64 << 20;
 
 /// Endings of property names whose values are secrets.
 const SECRET_PROPERTIES: [&str; 9] = [
@@ -103,6 +101,9 @@ fn read_limits(diagnostics: &mut Diagnostics<'_>, mut section: Section<'_, '_>) 
     let concurrent_tables = section.read(diagnostics, "concurrent-tables", count(1));
     let run_timeout = section.read(diagnostics, "run-timeout", duration);
     section.finish(diagnostics);
+    if let Some(memory) = &memory {
+        check_memory(diagnostics, memory);
+    }
     LimitsConfig {
         memory_bytes: memory.map(|placed| placed.value),
         concurrent_tables: concurrent_tables.map_or(default.concurrent_tables, |placed| placed.value),

@@ -82,7 +82,7 @@ impl Reporter {
 
     fn echo(&self, name: &TableName, line: &str) {
         if self.echo {
-            print::out(&format!("{name}: {line}\n"));
+            print::echo(&format!("{name}: {line}"));
         }
     }
 

@@ -60,7 +60,6 @@ const LAYERS: [(&str, &[&str]); 27] = [
     (
         "cli",
         &[
-            "catalog",
             "clean",
             "config",
             "daemon",
