@@ -86,7 +86,7 @@ impl Watched {
 
     /// Series that an expression had at any time of the last two minutes.
     fn query_range(&self, expr: &str) -> Result<Vec<Value>, String> {
-        let now = self.value("time()").expect("the time");
+        let now = self.value("vector(time())").expect("the time");
         let (start, end) = ((now - 120.0).to_string(), now.to_string());
         let range = [("query", expr), ("start", &start), ("end", &end), ("step", "1s")];
         Ok(list(&self.ask("/api/v1/query_range", &range)?, "result").to_vec())
