@@ -6,6 +6,7 @@ mod architecture;
 mod clean;
 mod cli;
 mod config_files;
+mod deploy;
 mod docs;
 mod embedded_catalog;
 mod http;
