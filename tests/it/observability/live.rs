@@ -24,12 +24,13 @@ const EXPECTED_ALERTS: [(&str, &str); 0] = [];
 
 /// The daemon with its sandbox, and Prometheus beside it.
 struct Watched {
-    dir: TempDir,
     daemon: Process,
     prometheus: Process,
     daemon_address: String,
     prometheus_address: String,
     runtime: Runtime,
+    /// Goes last: the programs above work in it.
+    dir: TempDir,
 }
 
 impl Watched {
@@ -50,7 +51,7 @@ impl Watched {
             .arg("--log.level=warn");
         let prometheus = Process::start("prometheus", &mut command, dir.path().join("prometheus.log"));
         let runtime = Runtime::new().expect("a runtime");
-        let mut watched = Self { dir, daemon, prometheus, daemon_address, prometheus_address, runtime };
+        let mut watched = Self { daemon, prometheus, daemon_address, prometheus_address, runtime, dir };
         watched.daemon.wait_ready(&format!("http://{}/readyz", watched.daemon_address));
         watched.prometheus.wait_ready(&format!("http://{}/-/ready", watched.prometheus_address));
         watched
