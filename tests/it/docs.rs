@@ -7,7 +7,13 @@ use icewright::config::Config;
 use icewright::policy::Setting;
 use icewright::report::metrics::{ALL, Kind};
 
-const PAGES: [&str; 3] = ["README.md", "docs/configuration.md", "docs/operations.md"];
+const PAGES: [&str; 5] = [
+    "README.md",
+    "docs/configuration.md",
+    "docs/deployment.md",
+    "docs/operations.md",
+    "deploy/helm/icewright/README.md",
+];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
