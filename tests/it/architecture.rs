@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use icewright::clock::PhaseTimes;
 use icewright::report::metrics::{Metrics, RunCounts, RunRecord};
 use icewright::report::{Action, Outcome};
 
@@ -37,7 +38,19 @@ const LAYERS: [(&str, &[&str]); 25] = [
     ("server", &["clock", "error", "report", "telemetry"]),
     (
         "daemon",
-        &["catalog", "clock", "config", "error", "inspect", "report", "rewrite", "schedule", "server", "telemetry"],
+        &[
+            "catalog",
+            "clock",
+            "config",
+            "error",
+            "inspect",
+            "reload",
+            "report",
+            "rewrite",
+            "schedule",
+            "server",
+            "telemetry",
+        ],
     ),
     ("sandbox", &["catalog", "clock", "error", "meta", "storage"]),
     (
@@ -218,7 +231,15 @@ fn each_action_has_one_word_everywhere() {
     let metrics = Metrics::new(10);
     for action in Action::ALL {
         let counts = RunCounts::default();
-        let run = RunRecord { action, outcome: Outcome::Success, duration: Duration::ZERO, finished_ms: 1, counts };
+        let run = RunRecord {
+            action,
+            outcome: Outcome::Success,
+            duration: Duration::ZERO,
+            finished_ms: 1,
+            counts,
+            phases: PhaseTimes::default(),
+            refused: false,
+        };
         metrics.record_run(&"lake.db.t".parse().expect("a name"), &run);
     }
     let page = metrics.gather().expect("a page");

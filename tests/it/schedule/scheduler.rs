@@ -8,7 +8,7 @@ use iceberg::TableUpdate;
 use iceberg::spec::FormatVersion;
 use icewright::catalog::{Catalog, CommitOutcome};
 use icewright::policy::TableName;
-use icewright::report::events::Reporter;
+use icewright::report::events::{Collected, Reporter};
 use icewright::report::metrics::Metrics;
 use icewright::schedule::collector::collect_forever;
 use icewright::schedule::control::{Control, control};
@@ -197,7 +197,8 @@ async fn a_dropped_table_is_forgotten_within_a_cycle() {
     until(Duration::from_secs(31), "forgotten", || async { !shown("goes") }).await;
     assert!(shown("stays") && !daemon.reporter.maintained().contains(&goes));
     // Numbers that were on their way do not bring it back, nor does any later round.
-    daemon.reporter.stats(&goes, &icewright::inspect::TableStats::default());
+    let stats = icewright::inspect::TableStats::default();
+    daemon.reporter.stats(&goes, Collected { stats, target_file_size_bytes: 1, period: HOUR });
     tokio::time::sleep(HOUR).await;
     assert!(!shown("goes"));
     // A table of the same name starts anew.
