@@ -47,6 +47,8 @@ fn every_pod_is_locked_down() {
         assert_eq!(context["runAsNonRoot"], true, "{set}");
         assert_eq!(context["runAsUser"], 65532, "{set}");
         assert_eq!(context["seccompProfile"]["type"], "RuntimeDefault", "{set}");
+        // Variables named after a Service could look like icewright's own.
+        assert_eq!(pod["spec"]["enableServiceLinks"], false, "{set}");
         for forbidden in ["hostNetwork", "hostPID", "hostIPC"] {
             assert_eq!(pod["spec"][forbidden], Value::Null, "{set}");
         }
@@ -330,7 +332,15 @@ fn the_notes_name_what_was_installed() {
             vec!["helm test keeper -n lake", "port-forward service/keeper-icewright 9091", "honor_labels: true"],
         ),
         ("cronjob", vec!["helm test keeper -n lake", "create job --from=cronjob/keeper-icewright"]),
-        ("everything", vec!["port-forward service/lake-keeper 9100", "logs deployment/lake-keeper"]),
+        ("digest", vec!["helm test keeper -n lake"]),
+        (
+            "everything",
+            vec![
+                "icewright:0.1.0 names no registry",
+                "port-forward service/lake-keeper 9100",
+                "logs deployment/lake-keeper",
+            ],
+        ),
     ] {
         let values = format!("icewright/ci/{set}-values.yaml");
         let arguments = ["install", "keeper", "icewright", "-n", "lake", "--dry-run=client", "--values", &values];

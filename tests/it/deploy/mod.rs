@@ -162,7 +162,7 @@ fn the_helm_commands_in_the_documentation_render() {
             std::fs::write(folder.path().join("icewright.toml"), config).expect("write");
             // There is no release to take values from.
             let line = line.replace("helm install", "\"$HELM\" template").replace("helm upgrade", "\"$HELM\" template");
-            let line = line.replace(" --reuse-values", "");
+            let line = line.replace(" --reset-then-reuse-values", "");
             let mut shell = Command::new("bash");
             shell.args(["-c", &line]).env("HELM", installed("kube/bin/helm")).current_dir(folder.path());
             judged(&pass(&mut shell, b""));
