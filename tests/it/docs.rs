@@ -7,7 +7,14 @@ use icewright::config::Config;
 use icewright::policy::Setting;
 use icewright::report::metrics::{ALL, Kind};
 
-const PAGES: [&str; 4] = ["README.md", "docs/configuration.md", "docs/metrics.md", "docs/operations.md"];
+const PAGES: [&str; 6] = [
+    "README.md",
+    "docs/configuration.md",
+    "docs/deployment.md",
+    "docs/metrics.md",
+    "docs/operations.md",
+    "deploy/helm/icewright/README.md",
+];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
