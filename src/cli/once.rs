@@ -30,7 +30,7 @@ use super::{print, select};
 use crate::config::Config;
 use crate::daemon;
 use crate::error::{Error, ErrorKind, Result};
-use crate::policy::TableName;
+use crate::policy::{TableName, human_duration};
 use crate::report::Outcome;
 use crate::rewrite::Progress;
 use crate::schedule::due::Step;
@@ -183,5 +183,6 @@ impl Pass {
 }
 
 fn left(wait_ms: i64) -> String {
-    format!("{} s left", wait_ms / 1000 + 1)
+    let seconds = wait_ms.unsigned_abs() / 1000 + 1;
+    format!("{} left", human_duration(Duration::from_secs(seconds)))
 }

@@ -12,6 +12,7 @@ mod embedded_catalog;
 mod http;
 mod inspect;
 mod interop;
+mod leader;
 mod observability;
 mod plan_changes;
 mod plan_layouts;
