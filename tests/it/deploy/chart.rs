@@ -6,7 +6,7 @@ use std::time::Duration;
 use icewright::config::Config;
 use serde_json::{Value, json};
 
-use super::{RENDERED, container, helm, judged, of_kind, one, pod, read, root, selects, text_of};
+use super::{RENDERED, container, helm, judged, list, of_kind, one, pod, read, root, selects, text_of};
 
 #[test]
 fn every_value_set_gives_the_objects_that_it_is_about() {
@@ -164,10 +164,6 @@ fn the_configuration_inside_is_usable_and_its_secrets_are_there() {
         }
     }
     assert!(secrets >= 2, "{secrets}");
-}
-
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// The objects for a configuration, and further arguments of helm.

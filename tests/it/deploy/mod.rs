@@ -3,6 +3,7 @@
 
 mod chart;
 mod image;
+mod pods;
 mod values;
 
 use std::collections::BTreeMap;
@@ -103,6 +104,10 @@ fn pod(object: &Value) -> Option<&Value> {
 /// What a pod runs.
 fn container(object: &Value) -> &Value {
     pod(object).and_then(|pod| pod.pointer("/spec/containers/0")).unwrap_or_else(|| panic!("{object} makes no pod"))
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// Whether all of `wanted` is among the labels.
