@@ -2,6 +2,7 @@
 
 mod control;
 mod fleet;
+mod reload;
 mod rewrite;
 mod scheduler;
 mod shutdown;

@@ -12,6 +12,7 @@ use icewright::report::events::Reporter;
 use icewright::report::metrics::Metrics;
 use icewright::schedule::collector::collect_forever;
 use icewright::schedule::control::{Control, control};
+use icewright::schedule::fleet::Fleet;
 use icewright::schedule::scheduler::Scheduler;
 use icewright::schedule::settings::Settings;
 use icewright::server::{Liveness, Readiness};
@@ -36,13 +37,17 @@ pub(super) struct Daemon {
 
 impl Daemon {
     pub(super) fn start(lake: &Lake, concurrent_tables: usize) -> Self {
+        Self::with_fleet(lake, lake.fleet(POLICY), concurrent_tables)
+    }
+
+    pub(super) fn with_fleet(lake: &Lake, fleet: Arc<Fleet>, concurrent_tables: usize) -> Self {
         let env = lake.env();
         let metrics = Arc::new(Metrics::new(100));
         let readiness = Arc::new(Readiness::new(["lake".to_owned()]));
         let liveness = Arc::new(Liveness::new(lake.clock.now_ms(), Duration::from_secs(60)));
         let reporter = Arc::new(Reporter::new(metrics.clone(), readiness, liveness, false));
         let (settings, current) = watch::channel(Settings {
-            fleet: lake.fleet(POLICY),
+            fleet,
             concurrent_tables,
             run_timeout: env.run_timeout,
             collect_every: 5 * MINUTE,
