@@ -1,23 +1,39 @@
 //! Every occurrence has one function here, which drives its log line, its metrics and, in the sandbox, its line on the terminal.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::clean::{ExpireReport, OrphanReport};
 use crate::cli::print;
+use crate::clock::PhaseTimes;
 use crate::config::{Loaded, Problems};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::inspect::TableStats;
 use crate::policy::TableName;
 use crate::report::Action;
-use crate::report::metrics::{self, Backoff, Metrics, RunCounts, RunRecord};
+use crate::report::metrics::{self, Backoff, Metrics, Queue, RunCounts, RunRecord, Stored};
 use crate::report::run_report::{RewriteReport, outcome_of};
+use crate::report::vitals::Vital;
 use crate::schedule::control::Pause;
 use crate::schedule::due::{NextStep, Step};
 use crate::schedule::run_table::{CleanUpReport, Run, StepDone, StepReport};
-use crate::schedule::scheduler::Queue;
 use crate::server::{Liveness, Readiness};
+
+/// Time passes while nothing happens to a table, so its health is judged anew this often.
+const JUDGE_EVERY_MS: i64 = 10_000;
+
+/// What a look at a table found out.
+#[derive(Debug, Clone)]
+pub struct Collected {
+    /// Its numbers.
+    pub stats: TableStats,
+    /// Size that compaction gives to data files, in bytes.
+    pub target_file_size_bytes: u64,
+    /// The schedule's period.
+    pub period: Duration,
+}
 
 /// Tells the world what happens.
 pub struct Reporter {
@@ -25,23 +41,42 @@ pub struct Reporter {
     readiness: Arc<Readiness>,
     liveness: Arc<Liveness>,
     echo: bool,
-    maintained: Mutex<BTreeSet<TableName>>,
+    /// The tables that were found and are not gone.
+    tables: Mutex<BTreeMap<TableName, Vital>>,
+    /// When health was judged last, milliseconds since the epoch.
+    judged_ms: AtomicI64,
 }
 
 impl Reporter {
     /// Tells metrics and health, and, if `echo` is set, people who watch: a line on standard output for each step.
     pub fn new(metrics: Arc<Metrics>, readiness: Arc<Readiness>, liveness: Arc<Liveness>, echo: bool) -> Self {
-        Self { metrics, readiness, liveness, echo, maintained: Mutex::default() }
+        let judged_ms = AtomicI64::new(i64::MIN);
+        Self { metrics, readiness, liveness, echo, tables: Mutex::default(), judged_ms }
     }
 
     /// The tables that were found and are not gone.
     pub fn maintained(&self) -> BTreeSet<TableName> {
-        self.lock().clone()
+        self.lock().keys().cloned().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<TableName>> {
-        // A set is whole after any panic.
-        self.maintained.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<TableName, Vital>> {
+        // A map is whole after any panic.
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes what a maintained table's health depends on; it is judged by the next heartbeat.
+    fn note(&self, name: &TableName, change: impl FnOnce(&mut Vital)) {
+        if let Some(vital) = self.lock().get_mut(name) {
+            change(vital);
+            self.judged_ms.store(i64::MIN, Ordering::Relaxed);
+        }
+    }
+
+    fn judge_all(&self, now_ms: i64) {
+        for (name, vital) in self.lock().iter_mut() {
+            let kinds: Vec<_> = vital.judge(now_ms).into_iter().map(|reason| reason.kind).collect();
+            self.metrics.set_health(name, &kinds, vital.last_healthy_ms);
+        }
     }
 
     fn echo(&self, name: &TableName, line: &str) {
@@ -58,30 +93,29 @@ impl Reporter {
         tracing::info!(listen, catalogs, policies, version = env!("CARGO_PKG_VERSION"), "started");
     }
 
-    /// The configuration file was read again and is in force.
-    pub fn config_reloaded(&self, loaded: &Loaded, now_ms: i64) {
-        self.metrics.record_config_load(now_ms, Some(loaded.warnings.len()));
+    /// The configuration file was read again and is in force; the clients of the catalogs `rebuilt` are new.
+    pub fn config_reloaded(&self, loaded: &Loaded, rebuilt: &[String], now_ms: i64) {
+        self.metrics.record_config_reload(now_ms, Some(loaded.warnings.len()));
         for warning in &loaded.warnings {
             tracing::warn!(problem = %warning, "odd in the configuration");
         }
         let (catalogs, policies) = (loaded.config.catalogs.len(), loaded.config.policies.policies.len());
-        tracing::info!(catalogs, policies, warnings = loaded.warnings.len(), "configuration reloaded");
+        tracing::info!(catalogs, policies, ?rebuilt, warnings = loaded.warnings.len(), "configuration reloaded");
     }
 
     /// The configuration file was read again and cannot be used; what is in force stays so.
     pub fn config_refused(&self, problems: &Problems, now_ms: i64) {
-        self.metrics.record_config_load(now_ms, None);
+        self.metrics.record_config_reload(now_ms, None);
         for problem in &problems.0 {
             tracing::error!(%problem, "the configuration is not reloaded; the one before stays in force");
         }
     }
 
-    /// Catalogs are reached in another way from now on, and others are none of ours any more.
-    pub fn catalogs_changed(&self, rebuilt: &[String], removed: &[String]) {
-        if !rebuilt.is_empty() || !removed.is_empty() {
-            tracing::info!(?rebuilt, ?removed, "catalogs changed");
-        }
-        self.readiness.catalogs_removed(removed);
+    /// A catalog is not configured any more.
+    pub fn catalog_gone(&self, catalog: &str) {
+        tracing::info!(catalog, "no longer configured");
+        self.readiness.catalog_gone(catalog);
+        self.metrics.forget_catalog(catalog);
     }
 
     /// The daemon was told to stop.
@@ -93,44 +127,68 @@ impl Reporter {
     /// The scheduler went round.
     pub fn heartbeat(&self, now_ms: i64) {
         self.liveness.tick(now_ms);
+        if now_ms.saturating_sub(self.judged_ms.load(Ordering::Relaxed)) >= JUDGE_EVERY_MS {
+            self.judged_ms.store(now_ms, Ordering::Relaxed);
+            self.judge_all(now_ms);
+        }
     }
 
     /// A catalog answered.
     pub fn catalog_reached(&self, catalog: &str) {
         self.readiness.catalog_reached(catalog);
+        self.metrics.set_catalog_up(catalog, true);
     }
 
     /// Numbers of a table were collected. Those of a table that is gone meanwhile would bring its series back.
-    pub fn stats(&self, name: &TableName, stats: &TableStats) {
-        let maintained = self.lock();
-        if maintained.contains(name) {
-            self.metrics.record_stats(name, stats);
-        }
+    pub fn stats(&self, name: &TableName, collected: Collected) {
+        self.note(name, |vital| {
+            self.metrics.record_stats(name, &collected.stats);
+            self.metrics.set_target_file_size(name, collected.target_file_size_bytes);
+            vital.unreadable = None;
+            vital.period = Some(collected.period);
+            vital.stats = Some(collected.stats);
+        });
+    }
+
+    /// A table's numbers could not be collected.
+    pub fn collection_failed(&self, name: &TableName, error: &Error) {
+        tracing::warn!(table = %name, %error, "numbers not collected");
+        self.note(name, |vital| vital.unreadable = Some(error.to_string()));
     }
 
     /// A table is maintained from now on.
     pub fn table_found(&self, name: &TableName) {
         tracing::info!(table = %name, "maintained from now on");
-        self.lock().insert(name.clone());
+        self.lock().insert(name.clone(), Vital::default());
         self.metrics.register_table(name);
     }
 
     /// A table left the catalog or the policies.
     pub fn table_gone(&self, name: &TableName) {
         tracing::info!(table = %name, "no longer maintained");
-        let mut maintained = self.lock();
-        maintained.remove(name);
+        let mut tables = self.lock();
+        tables.remove(name);
         self.metrics.forget_table(name);
     }
 
-    /// A table waits for its next step; `failures` steps in a row have failed before.
-    pub fn table_waits(&self, name: &TableName, next: &NextStep, failures: u32, quarantined: bool) {
+    /// A table waits for its next step; `failures` steps in a row have failed before. The next compaction is due at
+    /// `next_run_ms`, if that is known.
+    pub fn table_waits(
+        &self,
+        name: &TableName,
+        next: &NextStep,
+        next_run_ms: Option<i64>,
+        failures: u32,
+        quarantined: bool,
+    ) {
         tracing::debug!(table = %name, step = next.step.as_str(), at_ms = next.at_ms, why = next.why, "waits");
-        let step = match next.step {
-            Step::RewriteDataFiles => metrics::Step::Idle,
-            Step::CleanUp => metrics::Step::Delay,
+        let (step, delay_end_ms) = match next.step {
+            Step::RewriteDataFiles => (metrics::Step::Idle, None),
+            Step::CleanUp => (metrics::Step::Delay, Some(next.at_ms)),
         };
         self.metrics.set_step(name, step);
+        self.metrics.set_next(name, next_run_ms, delay_end_ms);
+        self.note(name, |vital| vital.waits(next.at_ms, failures, quarantined));
         let until_ms = (failures > 0).then_some(next.at_ms);
         self.metrics.set_backoff(name, Backoff { consecutive_failures: failures, until_ms, quarantined });
     }
@@ -138,21 +196,25 @@ impl Reporter {
     /// An operator stopped the table; what runs comes to its end.
     pub fn table_paused(&self, name: &TableName, pause: &Pause) {
         tracing::info!(table = %name, reason = pause.reason, "paused: no step begins until it is resumed");
+        self.metrics.set_table_paused(name, true);
     }
 
     /// An operator let the table go on.
     pub fn table_resumed(&self, name: &TableName) {
         tracing::info!(table = %name, "resumed");
+        self.metrics.set_table_paused(name, false);
     }
 
     /// An operator stopped everything; what runs comes to its end.
     pub fn daemon_paused(&self, pause: &Pause) {
         tracing::info!(reason = pause.reason, "paused: no step of any table begins until it is resumed");
+        self.metrics.set_paused(true);
     }
 
     /// An operator let everything go on.
     pub fn daemon_resumed(&self) {
         tracing::info!("resumed");
+        self.metrics.set_paused(false);
     }
 
     /// An operator wants a table compacted now.
@@ -162,8 +224,7 @@ impl Reporter {
 
     /// How many tables run and wait has changed.
     pub fn queue(&self, queue: Queue) {
-        let Queue { running, queued, limit, oldest_queued_s } = queue;
-        tracing::trace!(running, queued, limit, oldest_queued_s, "queue");
+        self.metrics.set_queue(queue);
     }
 
     /// A step begins.
@@ -175,6 +236,8 @@ impl Reporter {
     /// An action begins.
     pub fn action_started(&self, name: &TableName, action: Action) {
         self.metrics.set_step(name, metrics::Step::Running(action));
+        self.metrics.set_next(name, None, None);
+        self.note(name, |vital| vital.running = true);
     }
 
     /// A table told of a success before this process began.
@@ -193,29 +256,11 @@ impl Reporter {
         } else {
             tracing::info!(table = %name, %run_id, step, outcome, %report, "step ended");
         }
-        match &done.report {
-            StepReport::RewriteDataFiles(report) => {
-                self.metrics.record_run(name, &rewrite_record(report, finished_ms));
-            }
-            StepReport::CleanUp(report) => self.clean_up_done(name, report, finished_ms),
+        record_step(&self.metrics, name, &done.report, finished_ms);
+        if failed {
+            self.note(name, |vital| vital.last_failure = done.report.problem());
         }
         self.echo(name, &print::step_summary(&done.report));
-    }
-
-    fn clean_up_done(&self, name: &TableName, report: &CleanUpReport, finished_ms: i64) {
-        let record = |action, outcome, duration, counts| {
-            let run = RunRecord { action, outcome, duration, finished_ms, counts };
-            self.metrics.record_run(name, &run);
-        };
-        let expired = report.expire_snapshots.as_ref().map(expire_counts).unwrap_or_default();
-        record(Action::ExpireSnapshots, report.expire_outcome(), report.expire_duration, expired);
-        let removed = report.remove_orphan_files.as_ref().map(orphan_counts).unwrap_or_default();
-        record(Action::RemoveOrphanFiles, report.orphan_outcome(), report.orphan_duration, removed);
-        if let Some(found) = report.remove_orphan_files.as_ref().filter(|r| r.error.is_none() && r.refused.is_none()) {
-            let left = |all: u64, deleted: u64| all.saturating_sub(deleted);
-            let files = left(found.orphans.files, removed.deleted_files);
-            self.metrics.record_orphans(name, files, left(found.orphans.bytes, removed.deleted_bytes));
-        }
     }
 
     /// A step could not be done at all.
@@ -226,8 +271,17 @@ impl Reporter {
         } else {
             tracing::info!(table = %name, run_id = %run.run_id, step = step_name, kind, %error, "step not possible; it is tried again later");
         }
-        let (action, duration, counts) = (first_action(step), Duration::ZERO, RunCounts::default());
-        self.metrics.record_run(name, &RunRecord { action, outcome, duration, finished_ms, counts });
+        let run = RunRecord {
+            action: first_action(step),
+            outcome,
+            duration: Duration::ZERO,
+            finished_ms,
+            counts: RunCounts::default(),
+            phases: PhaseTimes::default(),
+            refused: error.kind() == ErrorKind::Unsupported,
+        };
+        self.metrics.record_run(name, &run);
+        self.note(name, |vital| vital.last_failure = Some(error.to_string()));
         self.echo(name, &format!("{step_name} {}: {error}", outcome.as_str()));
     }
 
@@ -235,6 +289,7 @@ impl Reporter {
     pub fn catalog_failed(&self, catalog: &str, error: &Error) {
         tracing::warn!(catalog, %error, "the catalog's tables could not be listed; known tables go on");
         self.readiness.catalog_failed(catalog, &error.to_string());
+        self.metrics.set_catalog_up(catalog, false);
     }
 }
 
@@ -242,6 +297,53 @@ fn first_action(step: Step) -> Action {
     match step {
         Step::RewriteDataFiles => Action::RewriteDataFiles,
         Step::CleanUp => Action::ExpireSnapshots,
+    }
+}
+
+/// Counts what a step did.
+pub fn record_step(metrics: &Metrics, name: &TableName, report: &StepReport, finished_ms: i64) {
+    match report {
+        StepReport::RewriteDataFiles(report) => metrics.record_run(name, &rewrite_record(report, finished_ms)),
+        StepReport::CleanUp(report) => record_clean_up(metrics, name, report, finished_ms),
+    }
+}
+
+fn record_clean_up(metrics: &Metrics, name: &TableName, report: &CleanUpReport, finished_ms: i64) {
+    let (expiry, orphans) = (report.expire_snapshots.as_ref(), report.remove_orphan_files.as_ref());
+    metrics.record_run(
+        name,
+        &RunRecord {
+            action: Action::ExpireSnapshots,
+            outcome: report.expire_outcome(),
+            duration: report.expire_duration,
+            finished_ms,
+            counts: expiry.map(expire_counts).unwrap_or_default(),
+            phases: expiry.map(|report| report.phases_ms.clone()).unwrap_or_default(),
+            refused: report.is_refused(Action::ExpireSnapshots),
+        },
+    );
+    let removed = orphans.map(orphan_counts).unwrap_or_default();
+    metrics.record_run(
+        name,
+        &RunRecord {
+            action: Action::RemoveOrphanFiles,
+            outcome: report.orphan_outcome(),
+            duration: report.orphan_duration,
+            finished_ms,
+            counts: removed,
+            phases: orphans.map(|report| report.phases_ms.clone()).unwrap_or_default(),
+            refused: report.is_refused(Action::RemoveOrphanFiles),
+        },
+    );
+    if let Some(found) = orphans.filter(|r| r.error.is_none() && r.refused.is_none()) {
+        let left = |all: u64, deleted: u64| all.saturating_sub(deleted);
+        let stored = Stored {
+            files: left(found.listed.files, removed.deleted_files),
+            bytes: left(found.listed.bytes, removed.deleted_bytes),
+            orphan_files: left(found.orphans.files, removed.deleted_files),
+            orphan_bytes: left(found.orphans.bytes, removed.deleted_bytes),
+        };
+        metrics.record_stored(name, stored);
     }
 }
 
@@ -261,6 +363,8 @@ fn rewrite_record(report: &RewriteReport, finished_ms: i64) -> RunRecord {
             commit_unknown: u64::from(report.unknown_commits),
             ..RunCounts::default()
         },
+        phases: report.phases_ms.clone(),
+        refused: report.refused,
     }
 }
 
@@ -279,9 +383,4 @@ fn expire_counts(report: &ExpireReport) -> RunCounts {
 fn orphan_counts(report: &OrphanReport) -> RunCounts {
     let deleted = print::total(&report.deleted);
     RunCounts { deleted_files: deleted.files, deleted_bytes: deleted.bytes, ..RunCounts::default() }
-}
-
-/// A table's numbers could not be collected.
-pub fn collection_failed(name: &TableName, error: &Error) {
-    tracing::warn!(table = %name, %error, "numbers not collected");
 }

@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::inspect::collect_stats;
 use crate::plan::sizes::Sizes;
 use crate::policy::TableName;
-use crate::report::events::{self, Reporter};
+use crate::report::events::{Collected, Reporter};
 use crate::schedule::env::Env;
 use crate::schedule::fleet::Fleet;
 use crate::schedule::rewrite_data_files::INSPECT_CONCURRENCY;
@@ -64,16 +64,21 @@ async fn look(env: &Env, fleet: &Fleet, reporter: &Reporter, name: TableName) {
         Ok(()) => {}
         // The scheduler finds out by itself, and forgets the table.
         Err(error) if error.kind() == ErrorKind::NotFound => {}
-        Err(error) => events::collection_failed(&name, &error),
+        Err(error) => reporter.collection_failed(&name, &error),
     }
 }
 
 async fn collect(env: &Env, fleet: &Fleet, reporter: &Reporter, name: &TableName) -> Result<()> {
     let subject = Subject::load(fleet, name).await?;
-    let min_file_size =
-        Sizes::resolve(&subject.resolved.policy.rewrite_data_files, subject.table.loaded.metadata.properties())?
-            .min_bytes;
-    let stats = collect_stats(&subject.table, &env.manifests, min_file_size, INSPECT_CONCURRENCY).await?;
-    reporter.stats(name, &stats);
+    reporter.stats(name, collect_of(env, &subject).await?);
     Ok(())
+}
+
+/// Looks at a table.
+pub async fn collect_of(env: &Env, subject: &Subject) -> Result<Collected> {
+    let (table, policy) = (&subject.table, &subject.resolved.policy);
+    let sizes = Sizes::resolve(&policy.rewrite_data_files, table.loaded.metadata.properties())?;
+    let period = policy.schedule.period(env.clock.now_ms(), &policy.zone()?)?;
+    let stats = collect_stats(table, &env.manifests, sizes.min_bytes, INSPECT_CONCURRENCY).await?;
+    Ok(Collected { stats, target_file_size_bytes: sizes.target_bytes, period })
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::clock::Stopwatch;
 use crate::commit::{CommitContext, CommitResult, StartSnapshot, commit_rewrite};
 use crate::error::{Error, ErrorKind, Result};
 use crate::inspect::inspect_table;
@@ -26,12 +27,27 @@ use crate::table::TableHandle;
 /// Manifests read at the same time while inspecting one table.
 pub(crate) const INSPECT_CONCURRENCY: usize = 16;
 
+const INSPECT: &str = "inspect";
+const PLAN: &str = "plan";
+const REWRITE: &str = "rewrite";
+const COMMIT: &str = "commit";
+
 /// Plans a compaction of the table as it is now; `Err(reason)` in the inner result when there is nothing to plan.
 pub async fn plan(
     env: &Env,
     table: &TableHandle,
     policy: &TablePolicy,
     commit_interval: Duration,
+) -> Result<std::result::Result<RewritePlan, String>> {
+    plan_timed(env, table, policy, commit_interval, &mut Stopwatch::start()).await
+}
+
+async fn plan_timed(
+    env: &Env,
+    table: &TableHandle,
+    policy: &TablePolicy,
+    commit_interval: Duration,
+    stopwatch: &mut Stopwatch,
 ) -> Result<std::result::Result<RewritePlan, String>> {
     if !policy.rewrite_data_files.enabled {
         return Ok(Err("rewrite-data-files is disabled by the policy".into()));
@@ -46,9 +62,12 @@ pub async fn plan(
     if takes_all && !changed_since_last_rewrite(&table.loaded) {
         return Ok(Err("no new snapshot since the last compaction".into()));
     }
-    let state = inspect_table(table, &env.manifests, INSPECT_CONCURRENCY).await?;
+    let state = inspect_table(table, &env.manifests, INSPECT_CONCURRENCY).await;
+    stopwatch.end(INSPECT);
+    let state = state?;
     let plan = plan_rewrite_data_files(&state, policy, commit_interval, env.clock.now_ms())?;
     check_rewrite_plan(&plan, &state, &policy.rewrite_data_files)?;
+    stopwatch.end(PLAN);
     Ok(Ok(plan))
 }
 
@@ -62,11 +81,12 @@ pub async fn rewrite_data_files(
     progress: Arc<Progress>,
 ) -> RewriteReport {
     let started = env.clock.now_ms();
+    let mut stopwatch = Stopwatch::start();
     let planned = tokio::select! {
         biased;
         // Planning only reads, so it may end anywhere.
         () = env.cancel.cancelled() => Err(Error::new(ErrorKind::Cancelled, "stopped while planning")),
-        planned = plan(env, table, policy, commit_interval) => planned,
+        planned = plan_timed(env, table, policy, commit_interval, &mut stopwatch) => planned,
     };
     let mut report = match planned {
         Err(error) => RewriteReport::failed(&error),
@@ -74,8 +94,10 @@ pub async fn rewrite_data_files(
         Ok(Ok(plan)) => match plan.snapshot.as_deref() {
             Some(snapshot) if !plan.groups.is_empty() => {
                 let start = StartSnapshot::of(&table.loaded, snapshot);
-                let mut run = Rewriting::new(env, table, policy, run_id, start, &plan, progress);
+                let mut run = Rewriting::new(env, table, policy, run_id, start, &plan, progress, stopwatch);
                 run.execute(plan.groups).await;
+                run.stopwatch.end(REWRITE);
+                stopwatch = run.stopwatch;
                 run.report
             }
             Some(_) | None => RewriteReport {
@@ -86,6 +108,7 @@ pub async fn rewrite_data_files(
         },
     };
     report.duration_ms = env.clock.now_ms() - started;
+    report.phases_ms = stopwatch.times();
     report
 }
 
@@ -105,6 +128,8 @@ struct Rewriting<'a> {
     batch: Vec<RewriteResult>,
     groups_per_commit: usize,
     failed_commits: usize,
+    /// Groups that go on during a commit are not waited for, so that time counts as the commit's.
+    stopwatch: Stopwatch,
     report: RewriteReport,
 }
 
@@ -117,6 +142,7 @@ impl<'a> Rewriting<'a> {
         start: StartSnapshot,
         plan: &RewritePlan,
         progress: Arc<Progress>,
+        stopwatch: Stopwatch,
     ) -> Self {
         let total = plan.groups.len();
         let partial = policy.rewrite_data_files.partial_progress;
@@ -139,6 +165,7 @@ impl<'a> Rewriting<'a> {
             batch: Vec::new(),
             groups_per_commit: groups_per_commit.max(1),
             failed_commits: 0,
+            stopwatch,
             report,
         }
     }
@@ -227,7 +254,10 @@ impl<'a> Rewriting<'a> {
             (SUMMARY_RUN_COMPLETE, complete.to_string()),
             (SUMMARY_PLANNED_SNAPSHOT, start.snapshot_id.to_string()),
         ];
-        match commit_rewrite(&self.table, &start, &batch, &context, self.env.clock.as_ref()).await {
+        self.stopwatch.end(REWRITE);
+        let result = commit_rewrite(&self.table, &start, &batch, &context, self.env.clock.as_ref()).await;
+        self.stopwatch.end(COMMIT);
+        match result {
             CommitResult::Committed(done) => {
                 self.report.conflicts += done.conflicts;
                 self.report.unknown_commits += done.unknown_outcomes;
