@@ -9,6 +9,7 @@ mod inspect;
 mod once;
 mod plan;
 pub(crate) mod print;
+mod push;
 mod run;
 mod sandbox;
 mod select;

@@ -25,12 +25,13 @@ use futures::{StreamExt, stream};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::{print, select};
+use super::{print, push, select};
 use crate::config::Config;
 use crate::daemon;
 use crate::error::{Error, ErrorKind, Result};
 use crate::policy::TableName;
 use crate::report::Outcome;
+use crate::report::push::Pushgateway;
 use crate::rewrite::Progress;
 use crate::schedule::env::Env;
 use crate::schedule::fleet::Fleet;
@@ -62,6 +63,8 @@ struct Pass {
     no_wait: bool,
     /// Whether somebody watches.
     show_progress: bool,
+    /// Where metrics go.
+    gateway: Option<Pushgateway>,
 }
 
 /// Runs the pass. Exit code 1 if any table failed, or if the pass was stopped.
@@ -78,7 +81,8 @@ pub(super) async fn once(
         print::err("no table matches a policy");
     }
     let show_progress = !json && std::io::stderr().is_terminal();
-    let pass = Pass { env: parts.env, fleet: parts.fleet, no_wait, show_progress };
+    let gateway = config.metrics.pushgateway.as_ref().map(push::gateway).transpose()?;
+    let pass = Pass { env: parts.env, fleet: parts.fleet, no_wait, show_progress, gateway };
     let mut all_done = true;
     let mut passes =
         stream::iter(names).map(|name| pass.maintain(name)).buffer_unordered(config.limits.concurrent_tables);
@@ -114,6 +118,9 @@ impl Pass {
             Ok(()) => Outcome::Success,
         };
         report.error = ended.err().map(|error| error.to_string());
+        if let Some(gateway) = &self.gateway {
+            push::push(gateway, &self.env, &self.fleet, &name, &report).await;
+        }
         report
     }
 

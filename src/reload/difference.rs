@@ -28,6 +28,8 @@ impl Difference {
         let metrics = MetricsConfig {
             interval: metrics.interval,
             max_tables: kept.old("metrics.max-tables", &old.metrics.max_tables, metrics.max_tables),
+            // Only single passes push.
+            pushgateway: metrics.pushgateway,
         };
         let differs = |(name, catalog): &(&String, &CatalogConfig)| old.catalogs.get(*name) != Some(*catalog);
         let rebuilt = catalogs.iter().filter(differs).map(|(name, _)| name.clone()).collect();

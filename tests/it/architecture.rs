@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use icewright::clock::PhaseTimes;
 use icewright::report::metrics::{Metrics, RunCounts, RunRecord};
 use icewright::report::{Action, Outcome};
 
@@ -26,7 +27,7 @@ const LAYERS: [(&str, &[&str]); 25] = [
     ("rewrite", &["catalog", "error", "plan", "run_id", "storage", "table"]),
     ("commit", &["catalog", "clock", "error", "meta", "plan", "rewrite", "run_id", "storage", "table"]),
     ("clean", &["catalog", "clock", "commit", "error", "meta", "plan", "policy", "run_id", "storage", "table"]),
-    ("report", &["catalog", "clean", "error", "inspect", "plan", "policy"]),
+    ("report", &["catalog", "clean", "clock", "error", "http_client", "inspect", "plan", "policy"]),
     (
         "schedule",
         &[
@@ -230,7 +231,9 @@ fn each_action_has_one_word_everywhere() {
     let metrics = Metrics::new(10);
     for action in Action::ALL {
         let counts = RunCounts::default();
-        let run = RunRecord { action, outcome: Outcome::Success, duration: Duration::ZERO, finished_ms: 1, counts };
+        let (phases, outcome) = (PhaseTimes::default(), Outcome::Success);
+        let duration = Duration::ZERO;
+        let run = RunRecord { action, outcome, duration, finished_ms: 1, counts, phases, refused: false };
         metrics.record_run(&"lake.db.t".parse().expect("a name"), &run);
     }
     let page = metrics.gather().expect("a page");

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::interop::process::{ICEWRIGHT, Process, free_port, wait_for};
 
 /// An embedded catalog with the sandbox's two tables, three commits each.
-struct Lake {
+pub(crate) struct Lake {
     dir: TempDir,
     uri: String,
     stop: CancellationToken,
@@ -27,7 +27,7 @@ struct Lake {
 }
 
 impl Lake {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let runtime = Runtime::new().expect("a runtime");
         let stop = CancellationToken::new();
@@ -51,6 +51,18 @@ impl Lake {
             uri
         });
         Self { dir, uri, stop, _runtime: runtime }
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// A configuration with this delay and more sections.
+    pub(crate) fn config_with(&self, delay: &str, more: &str) -> PathBuf {
+        let path = self.config(delay, 1);
+        let text = std::fs::read_to_string(&path).expect("the file");
+        std::fs::write(&path, format!("{more}{text}")).expect("write");
+        path
     }
 
     /// A configuration with this delay, and a server on this port.
@@ -97,7 +109,7 @@ fn icewright(arguments: &[&str]) -> Command {
     command
 }
 
-fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
+pub(crate) fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
     let Output { status, stdout, stderr } = icewright(arguments).output().expect("start icewright");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
     (status.code(), text(stdout), text(stderr))
