@@ -5,7 +5,6 @@
 //! `{"would": {...}}` or `{"nothing": "<why>"}`; for a table that could not be looked at `table` and `error`.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -19,7 +18,7 @@ use crate::plan::expire_snapshots::plan_expire_snapshots;
 use crate::plan::{ExpirePlan, RewritePlan, Skipped};
 use crate::policy::TableName;
 use crate::report::run_report::RewriteReport;
-use crate::schedule::due::NextStep;
+use crate::schedule::due;
 use crate::schedule::fleet::Others;
 use crate::schedule::rewrite_data_files;
 use crate::schedule::run_table::Subject;
@@ -119,17 +118,11 @@ async fn plan_table(parts: &Parts, name: &TableName) -> Result<TablePlan> {
         commit_interval_s: subject.commit_interval.as_secs(),
         delay_s: subject.delay().as_secs(),
         origins: subject.resolved.origins.iter().map(|(key, origin)| (key.clone(), origin.to_string())).collect(),
-        next_step: next_step(&next, env.clock.now_ms()),
+        next_step: due::describe(&next, policy, env.clock.now_ms()),
         rewrite_data_files,
         expire_snapshots: plan_expire(parts, &subject),
         remove_orphan_files: plan_orphans(parts, name, &subject).await,
     })
-}
-
-fn next_step(next: &NextStep, now_ms: i64) -> String {
-    let wait = Duration::from_millis(next.at_ms.saturating_sub(now_ms).max(0).unsigned_abs()).as_secs();
-    let step = next.step.as_str();
-    if wait == 0 { format!("{step} now ({})", next.why) } else { format!("{step} in {wait} s ({})", next.why) }
 }
 
 fn nothing_to_rewrite(plan: &RewritePlan) -> String {
