@@ -27,12 +27,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::progress::Board;
 use super::screen::{self, Screen};
-use super::{print, select, sheets};
+use super::{print, push, select, sheets};
 use crate::config::Config;
 use crate::daemon;
 use crate::error::{Error, ErrorKind, Result};
 use crate::policy::{TableName, human_duration};
 use crate::report::Outcome;
+use crate::report::push::Pushgateway;
 use crate::rewrite::Progress;
 use crate::schedule::due::Step;
 use crate::schedule::env::Env;
@@ -65,6 +66,8 @@ struct Pass {
     no_wait: bool,
     /// What is under way, for whoever watches.
     board: Board,
+    /// Where metrics go.
+    gateway: Option<Pushgateway>,
 }
 
 /// Runs the pass. Exit code 1 if any table failed, or if the pass was stopped.
@@ -81,7 +84,8 @@ pub(super) async fn once(
         print::err("no table matches a policy");
     }
     let board = Board::new(!json);
-    let pass = Pass { env: parts.env, fleet: parts.fleet, no_wait, board: board.clone() };
+    let gateway = config.metrics.pushgateway.as_ref().map(push::gateway).transpose()?;
+    let pass = Pass { env: parts.env, fleet: parts.fleet, no_wait, board: board.clone(), gateway };
     let screen = Screen::stdout();
     let (mut all_done, mut overview) = (true, Vec::new());
     let mut passes =
@@ -124,6 +128,9 @@ impl Pass {
             Ok(()) => Outcome::Success,
         };
         report.error = ended.err().map(|error| error.to_string());
+        if let Some(gateway) = &self.gateway {
+            push::push(gateway, &self.env, &self.fleet, &name, &report).await;
+        }
         report
     }
 

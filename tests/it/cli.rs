@@ -50,6 +50,18 @@ impl Lake {
         self.runtime.block_on(write(&self.uri));
     }
 
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// A configuration with this delay and more sections.
+    pub(crate) fn config_with(&self, delay: &str, more: &str) -> PathBuf {
+        let path = self.config(delay, 1);
+        let text = std::fs::read_to_string(&path).expect("the file");
+        std::fs::write(&path, format!("{more}{text}")).expect("write");
+        path
+    }
+
     /// A configuration with this delay, and a server on this port.
     pub(crate) fn config(&self, delay: &str, port: u16) -> PathBuf {
         let path = self.dir.path().join(format!("icewright-{port}.toml"));
@@ -106,7 +118,7 @@ pub(crate) fn icewright(arguments: &[&str]) -> Command {
     command
 }
 
-fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
+pub(crate) fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
     let Output { status, stdout, stderr } = icewright(arguments).output().expect("start icewright");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
     (status.code(), text(stdout), text(stderr))
