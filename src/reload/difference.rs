@@ -9,8 +9,6 @@ pub(super) struct Difference {
     pub(super) config: Config,
     /// Catalogs that are new or have other settings.
     pub(super) rebuilt: Vec<String>,
-    /// Catalogs that are not configured any more.
-    pub(super) removed: Vec<String>,
     /// Keys whose new values wait for a restart.
     pub(super) waiting: Vec<&'static str>,
 }
@@ -19,7 +17,7 @@ impl Difference {
     /// Compares. Every key is named here, so that a new one does not compile until it is decided whether it can change.
     pub(super) fn between(old: &Config, new: Config) -> Self {
         let mut kept = Kept(Vec::new());
-        let Config { server, limits, metrics, catalogs, policies } = new;
+        let Config { server, limits, metrics, leader_election, traces, catalogs, policies } = new;
         let server =
             ServerConfig { listen: kept.old("server.listen", &old.server.listen, server.listen), grace: server.grace };
         let limits = LimitsConfig {
@@ -30,14 +28,15 @@ impl Difference {
         let metrics = MetricsConfig {
             interval: metrics.interval,
             max_tables: kept.old("metrics.max-tables", &old.metrics.max_tables, metrics.max_tables),
-            // Nothing of the daemon's: it is for single passes.
+            // Only single passes push.
             pushgateway: metrics.pushgateway,
         };
+        let leader_election = kept.old("leader-election", &old.leader_election, leader_election);
+        let traces = kept.old("traces", &old.traces, traces);
         let differs = |(name, catalog): &(&String, &CatalogConfig)| old.catalogs.get(*name) != Some(*catalog);
         let rebuilt = catalogs.iter().filter(differs).map(|(name, _)| name.clone()).collect();
-        let removed = old.catalogs.keys().filter(|name| !catalogs.contains_key(*name)).cloned().collect();
-        let config = Config { server, limits, metrics, catalogs, policies };
-        Self { config, rebuilt, removed, waiting: kept.0 }
+        let config = Config { server, limits, metrics, leader_election, traces, catalogs, policies };
+        Self { config, rebuilt, waiting: kept.0 }
     }
 }
 
@@ -84,23 +83,24 @@ mod tests {
     fn the_same_changes_nothing() {
         let same = between(BASE);
         assert_eq!(same.config, config(BASE));
-        assert_eq!((same.rebuilt, same.removed, same.waiting), (vec![], vec![], vec![]));
+        assert_eq!((same.rebuilt, same.waiting), (vec![], vec![]));
     }
 
     #[test]
     fn a_catalog_is_rebuilt_only_if_its_own_section_differs() {
         let other = between(&BASE.replace("env = \"B\"", "env = \"C\"").replace("\"1h\"", "\"2h\""));
-        assert_eq!((other.rebuilt, other.removed), (vec!["b".to_owned()], vec![]));
+        assert_eq!(other.rebuilt, ["b"]);
         let renamed = between(&BASE.replace("[catalogs.a]", "[catalogs.c]"));
-        assert_eq!((renamed.rebuilt, renamed.removed), (vec!["c".to_owned()], vec!["a".to_owned()]));
+        assert_eq!(renamed.rebuilt, ["c"]);
+        assert_eq!(renamed.config.catalogs.keys().collect::<Vec<_>>(), ["b", "c"]);
     }
 
     #[test]
     fn what_cannot_change_stays_and_is_told() {
         let fixed = "[server]\nlisten = \"0.0.0.0:1\"\ngrace = \"7s\"\n[limits]\nmemory = \"1GiB\"\nconcurrent-tables = 9\n\
-                     run-timeout = \"3h\"\n[metrics]\ninterval = \"9s\"\nmax-tables = 5\n";
+                     run-timeout = \"3h\"\n[traces]\nsample-ratio = 0.5\n[leader-election]\nenabled = true\n[metrics]\ninterval = \"9s\"\nmax-tables = 5\n";
         let Difference { config: in_force, waiting, .. } = between(&format!("{fixed}{BASE}"));
-        assert_eq!(waiting, ["server.listen", "limits.memory", "metrics.max-tables"]);
+        assert_eq!(waiting, ["server.listen", "limits.memory", "metrics.max-tables", "leader-election", "traces"]);
         let old = config(BASE);
         assert_eq!(in_force.server.listen, old.server.listen);
         assert_eq!(in_force.limits.memory_bytes, None);

@@ -14,6 +14,7 @@ use icewright::report::health::ReasonKind;
 use icewright::report::metrics::Metrics;
 use icewright::schedule::collector::collect_forever;
 use icewright::schedule::control::{Control, control};
+use icewright::schedule::fleet::Fleet;
 use icewright::schedule::scheduler::Scheduler;
 use icewright::schedule::settings::Settings;
 use icewright::server::{Liveness, Readiness};
@@ -38,13 +39,17 @@ pub(super) struct Daemon {
 
 impl Daemon {
     pub(super) fn start(lake: &Lake, concurrent_tables: usize) -> Self {
+        Self::with_fleet(lake, lake.fleet(POLICY), concurrent_tables)
+    }
+
+    pub(super) fn with_fleet(lake: &Lake, fleet: Arc<Fleet>, concurrent_tables: usize) -> Self {
         let env = lake.env();
         let metrics = Arc::new(Metrics::new(100));
         let readiness = Arc::new(Readiness::new(["lake".to_owned()]));
         let liveness = Arc::new(Liveness::new(lake.clock.now_ms(), Duration::from_secs(60)));
         let reporter = Arc::new(Reporter::new(metrics.clone(), readiness, liveness, false));
         let (settings, current) = watch::channel(Settings {
-            fleet: lake.fleet(POLICY),
+            fleet,
             concurrent_tables,
             run_timeout: env.run_timeout,
             collect_every: 5 * MINUTE,
@@ -217,8 +222,8 @@ async fn a_dropped_table_is_forgotten_within_a_cycle() {
     until(Duration::from_secs(31), "forgotten", || async { !shown("goes") }).await;
     assert!(shown("stays") && !daemon.reporter.maintained().contains(&goes));
     // Numbers that were on their way do not bring it back, nor does any later round.
-    let stats = icewright::inspect::TableStats::default();
-    daemon.reporter.stats(&goes, Collected { stats, target_file_size_bytes: 1, period: HOUR });
+    let (stats, period) = (icewright::inspect::TableStats::default(), HOUR);
+    daemon.reporter.stats(&goes, Collected { stats, target_file_size_bytes: 1, period });
     tokio::time::sleep(HOUR).await;
     assert!(!shown("goes"));
     // A table of the same name starts anew.
