@@ -8,9 +8,9 @@ use icewright::policy::TableName;
 use icewright::report::metrics::Metrics;
 use icewright::report::push::Pushgateway;
 
-use crate::cli::{Lake, run};
 use crate::interop::process::{Process, free_port};
 use crate::support::http_server::{HttpServer, Reply};
+use crate::support::lake::{Lake, run};
 
 /// A gateway at work.
 struct Gateway {
