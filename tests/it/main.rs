@@ -5,6 +5,7 @@
 mod architecture;
 mod clean;
 mod cli;
+mod cli_shell;
 mod config_files;
 mod deploy;
 mod docs;
