@@ -20,8 +20,8 @@ use crate::interop::process::{ICEWRIGHT, Process, free_port, wait_for};
 
 /// An embedded catalog with the sandbox's two tables, three commits each.
 pub(crate) struct Lake {
-    dir: TempDir,
-    uri: String,
+    pub(crate) dir: TempDir,
+    pub(crate) uri: String,
     stop: CancellationToken,
     _runtime: Runtime,
 }
@@ -103,7 +103,7 @@ rewrite-all = true
     std::fs::write(path, text).expect("write a configuration");
 }
 
-fn icewright(arguments: &[&str]) -> Command {
+pub(crate) fn icewright(arguments: &[&str]) -> Command {
     let mut command = Command::new(ICEWRIGHT);
     command.args(arguments).env_remove("ICEWRIGHT_CONFIG").env_remove("ICEWRIGHT_LOG").stdin(Stdio::null());
     command
@@ -403,7 +403,7 @@ fn the_daemon_is_ready_once_the_catalog_answers_and_ends_when_told() {
     assert_eq!(catalog.terminate(), Some(0));
 }
 
-fn get(port: u16, path: &str) -> (u16, String) {
+pub(crate) fn get(port: u16, path: &str) -> (u16, String) {
     let runtime = Runtime::new().expect("a runtime");
     runtime.block_on(async {
         let answer = reqwest::get(format!("http://127.0.0.1:{port}{path}")).await.expect("an answer");
