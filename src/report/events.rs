@@ -81,7 +81,7 @@ impl Reporter {
 
     fn echo(&self, name: &TableName, line: &str) {
         if self.echo {
-            print::out(&format!("{name}: {line}\n"));
+            print::echo(&format!("{name}: {line}"));
         }
     }
 
@@ -96,6 +96,7 @@ impl Reporter {
     /// The configuration file was read again and is in force; the clients of the catalogs `rebuilt` are new.
     pub fn config_reloaded(&self, loaded: &Loaded, rebuilt: &[String], now_ms: i64) {
         self.metrics.record_config_reload(now_ms, Some(loaded.warnings.len()));
+        self.readiness.only_catalogs(|name| loaded.config.catalogs.contains_key(name));
         for warning in &loaded.warnings {
             tracing::warn!(problem = %warning, "odd in the configuration");
         }
@@ -114,7 +115,6 @@ impl Reporter {
     /// A catalog is not configured any more.
     pub fn catalog_gone(&self, catalog: &str) {
         tracing::info!(catalog, "no longer configured");
-        self.readiness.catalog_gone(catalog);
         self.metrics.forget_catalog(catalog);
     }
 
@@ -124,7 +124,13 @@ impl Reporter {
         tracing::info!(grace_seconds = grace.as_secs(), "stopping: no new steps, running ones come to an end");
     }
 
-    /// The scheduler went round.
+    /// Whether this replica works. One that stands by is ready without having reached a catalog.
+    pub fn leading(&self, leads: bool) {
+        self.readiness.standing_by(!leads);
+        self.metrics.set_leader(leads);
+    }
+
+    /// The scheduler went round, or a replica that stands by looked whether it is its turn.
     pub fn heartbeat(&self, now_ms: i64) {
         self.liveness.tick(now_ms);
         if now_ms.saturating_sub(self.judged_ms.load(Ordering::Relaxed)) >= JUDGE_EVERY_MS {

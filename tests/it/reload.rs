@@ -80,6 +80,7 @@ struct Bench {
     reloader: Reloader,
     settings: watch::Receiver<Settings>,
     metrics: Arc<Metrics>,
+    readiness: Arc<Readiness>,
     builds: Arc<AtomicUsize>,
 }
 
@@ -87,8 +88,9 @@ impl Bench {
     fn new(file: &Path) -> Self {
         let loaded = Config::load(file).unwrap_or_else(|problems| panic!("{problems}"));
         let metrics = Arc::new(Metrics::new(10));
-        let (readiness, liveness) = (Readiness::new([]), Liveness::new(0, Duration::from_secs(60)));
-        let reporter = Arc::new(Reporter::new(metrics.clone(), Arc::new(readiness), Arc::new(liveness), false));
+        let readiness = Arc::new(Readiness::new(loaded.config.catalogs.keys().cloned()));
+        let liveness = Arc::new(Liveness::new(0, Duration::from_secs(60)));
+        let reporter = Arc::new(Reporter::new(metrics.clone(), readiness.clone(), liveness, false));
         let builds = Arc::new(AtomicUsize::new(0));
         let build: BuildMember = {
             let builds = builds.clone();
@@ -105,7 +107,7 @@ impl Bench {
         builds.store(0, Ordering::Relaxed);
         let reloader = Reloader::new(&loaded, build, publish, reporter, SystemClock::shared());
         let reloader = reloader.expect("readable secrets").expect("a file");
-        Self { reloader, settings, metrics, builds }
+        Self { reloader, settings, metrics, readiness, builds }
     }
 
     fn shown(&self, series: &str) -> f64 {
@@ -252,9 +254,10 @@ fn a_daemon_follows_its_file_while_a_rewrite_runs() {
     let proxy = Proxy::start(&lake.uri, &[Fate::Gate, Fate::Pass]);
     let port = free_port();
     // A commit waits for as long as the test takes.
-    let patient = "properties = { \"client.request-timeout-ms\" = \"600000\" }";
-    let catalog =
-        |name: &str, uri: &str| format!("[catalogs.{name}]\nuri = \"{uri}\"\nauth = {{ type = \"none\" }}\n{patient}\n");
+    let patient = "properties = { \"rest.client.request-timeout-ms\" = \"600000\" }";
+    let catalog = |name: &str, uri: &str| {
+        format!("[catalogs.{name}]\nuri = \"{uri}\"\nauth = {{ type = \"none\" }}\n{patient}\n")
+    };
     let policy = |table: &str, more: &str| {
         let (name, times) = (table.replace('.', "-"), "commit-interval = \"1s\"\nevery = \"1h\"\ndelay = \"1h\"\n");
         format!(
