@@ -113,3 +113,22 @@ impl Readiness {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_configured_catalogs_are_waited_for_and_new_ones_are_not() {
+        let readiness = Readiness::new(["reached", "away", "removed"].map(str::to_owned));
+        readiness.config_loaded();
+        readiness.catalog_reached("reached");
+        readiness.only_catalogs(|name| name != "removed");
+        readiness.catalog_failed("new", "down");
+        let waiting =
+            || readiness.checks().into_iter().filter(|c| c.problem.is_some()).map(|c| c.name).collect::<Vec<_>>();
+        assert_eq!(waiting(), ["catalog away"]);
+        readiness.only_catalogs(|name| name == "reached");
+        assert_eq!(waiting(), [""; 0]);
+    }
+}

@@ -80,7 +80,6 @@ struct Bench {
     reloader: Reloader,
     settings: watch::Receiver<Settings>,
     metrics: Arc<Metrics>,
-    readiness: Arc<Readiness>,
     builds: Arc<AtomicUsize>,
 }
 
@@ -90,7 +89,7 @@ impl Bench {
         let metrics = Arc::new(Metrics::new(10));
         let readiness = Arc::new(Readiness::new(loaded.config.catalogs.keys().cloned()));
         let liveness = Arc::new(Liveness::new(0, Duration::from_secs(60)));
-        let reporter = Arc::new(Reporter::new(metrics.clone(), readiness.clone(), liveness, false));
+        let reporter = Arc::new(Reporter::new(metrics.clone(), readiness, liveness, false));
         let builds = Arc::new(AtomicUsize::new(0));
         let build: BuildMember = {
             let builds = builds.clone();
@@ -107,7 +106,7 @@ impl Bench {
         builds.store(0, Ordering::Relaxed);
         let reloader = Reloader::new(&loaded, build, publish, reporter, SystemClock::shared());
         let reloader = reloader.expect("readable secrets").expect("a file");
-        Self { reloader, settings, metrics, readiness, builds }
+        Self { reloader, settings, metrics, builds }
     }
 
     fn shown(&self, series: &str) -> f64 {
