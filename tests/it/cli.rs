@@ -20,8 +20,8 @@ use crate::interop::process::{ICEWRIGHT, Process, free_port, wait_for};
 
 /// An embedded catalog with the sandbox's two tables, three commits each.
 pub(crate) struct Lake {
-    dir: TempDir,
-    uri: String,
+    pub(crate) dir: TempDir,
+    pub(crate) uri: String,
     stop: CancellationToken,
     runtime: Runtime,
 }
@@ -388,7 +388,7 @@ fn leader_election_outside_a_pod_is_refused_with_a_cure() {
     assert!(err.contains("KUBERNETES_SERVICE_HOST") && err.contains("leader-election.enabled = false"), "{err}");
 }
 
-fn get(port: u16, path: &str) -> (u16, String) {
+pub(crate) fn get(port: u16, path: &str) -> (u16, String) {
     let runtime = Runtime::new().expect("a runtime");
     runtime.block_on(async {
         let answer = reqwest::get(format!("http://127.0.0.1:{port}{path}")).await.expect("an answer");

@@ -21,6 +21,7 @@ mod plan_layouts;
 mod plan_properties;
 mod plan_support;
 mod pushgateway;
+mod reload;
 mod rest_client;
 mod rest_observed;
 mod rewrite;
