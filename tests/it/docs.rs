@@ -7,7 +7,8 @@ use icewright::config::Config;
 use icewright::policy::Setting;
 use icewright::report::metrics::{ALL, Kind};
 
-const PAGES: [&str; 4] = ["README.md", "docs/configuration.md", "docs/metrics.md", "docs/operations.md"];
+const PAGES: [&str; 5] =
+    ["README.md", "docs/configuration.md", "docs/json.md", "docs/metrics.md", "docs/operations.md"];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
