@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::cli::{Lake, icewright};
+use crate::support::command::{Lake, icewright};
 
 /// The paths in the first column of a section's tables.
 fn documented() -> BTreeMap<&'static str, BTreeSet<Vec<String>>> {
@@ -64,7 +64,8 @@ fn every_key_of_real_output_is_documented() {
     let config = lake.config("1s", 1).display().to_string();
     let documented = documented();
     let run = |arguments: &[&str]| {
-        let output = icewright(&[arguments, &["--config", &config, "--json"]].concat()).output().expect("start icewright");
+        let output =
+            icewright(&[arguments, &["--config", &config, "--json"]].concat()).output().expect("start icewright");
         let text = String::from_utf8(output.stdout).expect("text");
         text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect::<Vec<Value>>()
     };
@@ -101,6 +102,8 @@ fn the_document_is_read_as_it_is_meant() {
     assert!(covers(&path("steps[].deleted.*.files"), &path("steps[].deleted.manifest.files")));
     assert!(!covers(&path("steps[].deleted.*.files"), &path("steps[].deleted.manifest.rows")));
     assert!(!covers(&path("table"), &path("tables")) && !covers(&path("a"), &path("a.b")));
-    assert!(covers(&path("would.*"), &path("would.listed.files")) && begins(&path("deleted.*.files"), &path("deleted")));
+    assert!(
+        covers(&path("would.*"), &path("would.listed.files")) && begins(&path("deleted.*.files"), &path("deleted"))
+    );
     assert!(documented()["once"].contains(&path("steps[].expire-snapshots.kept.*.bytes")));
 }

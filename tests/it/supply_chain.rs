@@ -98,7 +98,8 @@ fn every_dependency_has_an_allowed_licence_and_comes_from_the_registry() {
         let licence = package["license"].as_str().unwrap_or_default();
         assert!(is_met(licence, &allowed), "{name} has the licence {licence:?}, which deny.toml does not allow");
         let source = package["source"].as_str();
-        let registry = source.is_some_and(|source| source.starts_with("registry+https://github.com/rust-lang/crates.io-index"));
+        let registry =
+            source.is_some_and(|source| source.starts_with("registry+https://github.com/rust-lang/crates.io-index"));
         assert!(registry || name == env!("CARGO_PKG_NAME"), "{name} comes from {source:?}");
     }
 }
