@@ -1,6 +1,6 @@
 //! What surrounds the commands: help, exit codes, version, completions, the log's options.
 
-use crate::cli::{icewright, run};
+use crate::support::command::{icewright, run};
 
 #[test]
 fn help_tells_of_every_command_and_wrong_arguments_are_refused() {

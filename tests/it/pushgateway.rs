@@ -8,8 +8,8 @@ use icewright::policy::TableName;
 use icewright::report::metrics::Metrics;
 use icewright::report::push::Pushgateway;
 
-use crate::cli::{Lake, run};
 use crate::interop::process::{Process, free_port};
+use crate::support::command::{Lake, run};
 use crate::support::http_server::{HttpServer, Reply};
 
 /// A gateway at work.
