@@ -122,7 +122,7 @@ impl Known {
             ("process_resident_memory_bytes", &[][..]),
             ("process_cpu_seconds_total", &[]),
             ("up", &[]),
-            ("push_time_seconds", &["table"]),
+            ("push_time_seconds", &["catalog", "table"]),
         ] {
             labels.insert(name.to_owned(), of(more));
         }
