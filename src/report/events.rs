@@ -100,6 +100,7 @@ impl Reporter {
     /// The configuration file was read again and is in force; the clients of the catalogs `rebuilt` are new.
     pub fn config_reloaded(&self, loaded: &Loaded, rebuilt: &[String], now_ms: i64) {
         self.metrics.record_config_reload(now_ms, Some(loaded.warnings.len()));
+        self.readiness.only_catalogs(|name| loaded.config.catalogs.contains_key(name));
         for warning in &loaded.warnings {
             tracing::warn!(problem = %warning, "odd in the configuration");
         }
@@ -118,7 +119,6 @@ impl Reporter {
     /// A catalog is not configured any more.
     pub fn catalog_gone(&self, catalog: &str) {
         tracing::info!(catalog, "no longer configured");
-        self.readiness.catalog_gone(catalog);
         self.metrics.forget_catalog(catalog);
     }
 

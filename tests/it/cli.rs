@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use crate::interop::process::{Process, free_port, wait_for};
-use crate::support::lake::{Lake, icewright, run, write_config};
+use crate::support::command::{Lake, icewright, run, write_config};
 
 fn json_lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
@@ -33,84 +33,6 @@ fn assert_kebab_case(value: &Value) {
         Value::Array(values) => values.iter().for_each(assert_kebab_case),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
-}
-
-#[test]
-fn help_tells_of_every_command_and_wrong_arguments_are_refused() {
-    let (code, help, _) = run(&["--help"]);
-    assert_eq!(code, Some(0));
-    for command in ["sandbox", "catalog", "run", "check", "plan", "once", "inspect", "completions"] {
-        assert!(help.lines().any(|line| line.trim_start().starts_with(command)), "{command} in {help}");
-        let (code, help, _) = run(&[command, "--help"]);
-        assert_eq!(code, Some(0));
-        assert!(help.contains("Usage:") && help.contains(&format!("  icewright {command}")), "{help}");
-    }
-    for wrong in [
-        &["mend"][..],
-        &["once"],
-        &["inspect", "--config", "x.toml"],
-        &["sandbox", "--for", "soon"],
-        &["completions", "cobol"],
-        &["check", "--config", "x.toml", "--log-format", "xml"],
-    ] {
-        let (code, out, err) = run(wrong);
-        assert_eq!((code, out.as_str()), (Some(2), ""), "{wrong:?}");
-        assert!(err.contains("error:") && err.contains("--help"), "{err}");
-    }
-}
-
-/// Rows of the README's table of exit codes: code and meaning.
-fn documented_exit_codes() -> Vec<(String, String)> {
-    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).expect("the README");
-    let rows = readme.lines().skip_while(|line| !line.starts_with("| exit code |")).skip(2);
-    let cells = |row: &str| {
-        let cells: Vec<_> = row.split('|').map(str::trim).collect();
-        (cells[1].to_owned(), cells[2].to_owned())
-    };
-    rows.take_while(|line| line.starts_with('|')).map(cells).collect()
-}
-
-#[test]
-fn the_readme_and_the_help_tell_the_same_exit_codes() {
-    let help = run(&["--help"]).1;
-    let told = help.lines().skip_while(|line| *line != "Exit codes:").skip(1).take_while(|line| !line.is_empty());
-    let split = |line: &str| line.trim().split_once(' ').map(|(code, text)| (code.to_owned(), text.trim().to_owned()));
-    let told: Vec<_> = told.map(|line| split(line).unwrap_or_else(|| panic!("{line}"))).collect();
-    assert_eq!(told, documented_exit_codes());
-    assert!(told.len() >= 4, "{told:?}");
-}
-
-#[test]
-fn version_tells_commit_and_compiler() {
-    let (code, out, _) = run(&["--version"]);
-    let rest = out.trim().strip_prefix(concat!("icewright ", env!("CARGO_PKG_VERSION"), " (")).expect(&out);
-    let (revision, rustc) = rest.strip_suffix(')').and_then(|rest| rest.split_once(", rustc ")).expect(&out);
-    assert_eq!((code, revision, rustc), (Some(0), icewright::version::REVISION, icewright::version::RUSTC));
-    assert!(rustc.starts_with("1."), "{rustc}");
-    let commit = revision.trim_end_matches("+dev");
-    let is_commit = commit.len() == 12 && commit.bytes().all(|b| b.is_ascii_hexdigit());
-    assert!(is_commit || revision == "unknown" || option_env!("ICEWRIGHT_REVISION") == Some(revision), "{revision}");
-}
-
-#[test]
-fn completions_are_scripts_that_know_the_commands() {
-    for (shell, word) in [("bash", "complete -F"), ("zsh", "#compdef icewright"), ("fish", "complete -c icewright")] {
-        let (code, out, err) = run(&["completions", shell]);
-        assert_eq!((code, err.as_str()), (Some(0), ""));
-        assert!(out.contains(word) && out.contains("inspect") && out.contains("log-filter"), "{shell}");
-    }
-}
-
-#[test]
-fn a_log_filter_is_checked_before_anything_starts() {
-    let (code, _, err) = run(&["catalog", "--dir", "/nonexistent", "--log-filter", "inof"]);
-    assert_eq!(code, Some(2));
-    assert!(err.contains("\"inof\" is no level") && err.contains("write a level"), "{err}");
-    let with_variable = |value: &str| {
-        let mut command = icewright(&["catalog", "--dir", "/proc/nonexistent"]);
-        command.env("ICEWRIGHT_LOG", value).output().expect("start icewright").status.code()
-    };
-    assert_eq!((with_variable("icewright=loud"), with_variable("")), (Some(2), Some(1)));
 }
 
 #[test]
@@ -213,6 +135,8 @@ fn passes_without_waiting_clean_up_after_each_other() {
     let lake = Lake::start();
     let pass = |delay: &str| {
         let config = lake.config(delay, 1);
+        let young = "[policies.expire-snapshots]\nolder-than = \"1ms\"\n";
+        std::fs::write(&config, std::fs::read_to_string(&config).expect("the file") + young).expect("write");
         let config = config.to_str().expect("a path of text");
         let (code, out, err) = run(&["once", "--config", config, "lake.shop.orders", "--no-wait", "--json"]);
         assert_eq!(code, Some(0), "{out}{err}");
@@ -236,7 +160,7 @@ fn passes_without_waiting_clean_up_after_each_other() {
     // The delay is over, and a commit of this pass begins the next.
     let (steps, _) = pass("1ms");
     assert_eq!(names(&steps)[..2], ["clean-up", "rewrite-data-files"]);
-    assert_eq!(steps[0]["expire-snapshots"]["outcome"], "committed");
+    assert_eq!(steps[0]["expire-snapshots"]["outcome"], "committed", "{}", steps[0]);
     assert_eq!(steps[1]["outcome"], "success");
     assert!(steps[1]["added-data-files"].as_u64() > Some(0), "{}", steps[1]);
 
@@ -352,7 +276,7 @@ fn leader_election_outside_a_pod_is_refused_with_a_cure() {
     assert!(err.contains("KUBERNETES_SERVICE_HOST") && err.contains("leader-election.enabled = false"), "{err}");
 }
 
-fn get(port: u16, path: &str) -> (u16, String) {
+pub(crate) fn get(port: u16, path: &str) -> (u16, String) {
     let runtime = Runtime::new().expect("a runtime");
     runtime.block_on(async {
         let answer = reqwest::get(format!("http://127.0.0.1:{port}{path}")).await.expect("an answer");

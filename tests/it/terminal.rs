@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use crate::interop::process::ICEWRIGHT;
-use crate::support::lake::{Lake, icewright};
+use crate::support::command::{Lake, icewright};
 
 /// Everything that a command writes to a terminal of 100 columns.
 fn on_terminal(variables: &[(&str, &str)], arguments: &str) -> String {

@@ -1,4 +1,4 @@
-//! A small lake, and the program at its shore.
+//! A lake to call the commands on, and the calls.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -47,7 +47,6 @@ impl Lake {
         self.runtime.block_on(write(&self.uri));
     }
 
-    /// Its folder.
     pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }
