@@ -1,7 +1,7 @@
 //! Every occurrence has one function here, which drives its log line, its metrics and, in the sandbox, its line on the terminal.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -45,13 +45,16 @@ pub struct Reporter {
     tables: Mutex<BTreeMap<TableName, Vital>>,
     /// When health was judged last, milliseconds since the epoch.
     judged_ms: AtomicI64,
+    /// The whole daemon is paused.
+    paused: AtomicBool,
 }
 
 impl Reporter {
     /// Tells metrics and health, and, if `echo` is set, people who watch: a line on standard output for each step.
     pub fn new(metrics: Arc<Metrics>, readiness: Arc<Readiness>, liveness: Arc<Liveness>, echo: bool) -> Self {
         let judged_ms = AtomicI64::new(i64::MIN);
-        Self { metrics, readiness, liveness, echo, tables: Mutex::default(), judged_ms }
+        let (tables, paused) = (Mutex::default(), AtomicBool::new(false));
+        Self { metrics, readiness, liveness, echo, tables, judged_ms, paused }
     }
 
     /// The tables that were found and are not gone.
@@ -73,8 +76,9 @@ impl Reporter {
     }
 
     fn judge_all(&self, now_ms: i64) {
+        let paused = self.paused.load(Ordering::Relaxed);
         for (name, vital) in self.lock().iter_mut() {
-            let kinds: Vec<_> = vital.judge(now_ms).into_iter().map(|reason| reason.kind).collect();
+            let kinds: Vec<_> = vital.judge(now_ms, paused).into_iter().map(|reason| reason.kind).collect();
             self.metrics.set_health(name, &kinds, vital.last_healthy_ms);
         }
     }
@@ -203,24 +207,28 @@ impl Reporter {
     pub fn table_paused(&self, name: &TableName, pause: &Pause) {
         tracing::info!(table = %name, reason = pause.reason, "paused: no step begins until it is resumed");
         self.metrics.set_table_paused(name, true);
+        self.note(name, |vital| vital.paused = true);
     }
 
     /// An operator let the table go on.
     pub fn table_resumed(&self, name: &TableName) {
         tracing::info!(table = %name, "resumed");
         self.metrics.set_table_paused(name, false);
+        self.note(name, |vital| vital.paused = false);
     }
 
     /// An operator stopped everything; what runs comes to its end.
     pub fn daemon_paused(&self, pause: &Pause) {
         tracing::info!(reason = pause.reason, "paused: no step of any table begins until it is resumed");
         self.metrics.set_paused(true);
+        self.paused.store(true, Ordering::Relaxed);
     }
 
     /// An operator let everything go on.
     pub fn daemon_resumed(&self) {
         tracing::info!("resumed");
         self.metrics.set_paused(false);
+        self.paused.store(false, Ordering::Relaxed);
     }
 
     /// An operator wants a table compacted now.
