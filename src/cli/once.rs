@@ -18,7 +18,6 @@
 //!  "error": "<why the pass could not go on>" | null}
 //! ```
 
-use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,12 +25,15 @@ use futures::{StreamExt, stream};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::{print, select};
+use super::progress::Board;
+use super::screen::{self, Screen};
+use super::{print, push, select, sheets};
 use crate::config::Config;
 use crate::daemon;
 use crate::error::{Error, ErrorKind, Result};
 use crate::policy::{TableName, human_duration};
 use crate::report::Outcome;
+use crate::report::push::Pushgateway;
 use crate::rewrite::Progress;
 use crate::schedule::due::Step;
 use crate::schedule::env::Env;
@@ -62,8 +64,10 @@ struct Pass {
     fleet: Arc<Fleet>,
     /// Whether to leave the clean-ups if they are not due yet.
     no_wait: bool,
-    /// Whether somebody watches.
-    show_progress: bool,
+    /// What is under way, for whoever watches.
+    board: Board,
+    /// Where metrics go.
+    gateway: Option<Pushgateway>,
 }
 
 /// Runs the pass. Exit code 1 if any table failed, or if the pass was stopped.
@@ -79,9 +83,11 @@ pub(super) async fn once(
     if names.is_empty() {
         print::err("no table matches a policy");
     }
-    let show_progress = !json && std::io::stderr().is_terminal();
-    let pass = Pass { env: parts.env, fleet: parts.fleet, no_wait, show_progress };
-    let mut all_done = true;
+    let board = Board::new(!json);
+    let gateway = config.metrics.pushgateway.as_ref().map(push::gateway).transpose()?;
+    let pass = Pass { env: parts.env, fleet: parts.fleet, no_wait, board: board.clone(), gateway };
+    let screen = Screen::stdout();
+    let (mut all_done, mut overview) = (true, Vec::new());
     let mut passes =
         stream::iter(names).map(|name| pass.maintain(name)).buffer_unordered(config.limits.concurrent_tables);
     while let Some(report) = passes.next().await {
@@ -90,8 +96,14 @@ pub(super) async fn once(
             // Whether or not somebody reads it, the work goes on.
             print::json(&report)?;
         } else {
-            print::table_report(&report);
+            board.print(&sheets::report(&report).render(screen));
+            overview.push(sheets::overview_row(&report));
         }
+    }
+    if overview.len() > 1
+        && let Some(table) = screen::table(screen, &sheets::OVERVIEW, &overview)
+    {
+        board.print(&format!("\n{table}"));
     }
     Ok(i32::from(!all_done))
 }
@@ -116,6 +128,9 @@ impl Pass {
             Ok(()) => Outcome::Success,
         };
         report.error = ended.err().map(|error| error.to_string());
+        if let Some(gateway) = &self.gateway {
+            push::push(gateway, &self.env, &self.fleet, &name, &report).await;
+        }
         report
     }
 
@@ -136,7 +151,7 @@ impl Pass {
             subject = Subject::load(fleet, name).await?;
         }
         let progress = Arc::new(Progress::default());
-        let shown = self.show_progress.then(|| print::show_progress(name.to_string(), progress.clone()));
+        let shown = self.board.rewriting(&report.table, progress.clone());
         let rewritten = rewrite_step(env, &subject, run, progress).await;
         drop(shown);
         let (unsettled, committed) = match &rewritten.report {
@@ -162,9 +177,7 @@ impl Pass {
 
     /// Until the clean-ups are due.
     async fn wait(&self, wait: Duration, report: &mut TableReport) -> Result<()> {
-        if !wait.is_zero() && self.show_progress {
-            print::show_waiting(&report.table, wait);
-        }
+        let _shown = (!wait.is_zero()).then(|| self.board.waiting(&report.table, wait));
         tokio::select! {
             biased;
             () = self.env.cancel.cancelled() => {

@@ -29,7 +29,7 @@ const LAYERS: [(&str, &[&str]); 27] = [
     ("rewrite", &["catalog", "error", "plan", "run_id", "storage", "table"]),
     ("commit", &["catalog", "clock", "error", "meta", "plan", "rewrite", "run_id", "storage", "table"]),
     ("clean", &["catalog", "clock", "commit", "error", "meta", "plan", "policy", "run_id", "storage", "table"]),
-    ("report", &["catalog", "clean", "clock", "error", "inspect", "plan", "policy", "version"]),
+    ("report", &["catalog", "clean", "clock", "error", "http_client", "inspect", "plan", "policy", "version"]),
     (
         "schedule",
         &[
@@ -60,7 +60,6 @@ const LAYERS: [(&str, &[&str]); 27] = [
     (
         "cli",
         &[
-            "catalog",
             "clean",
             "config",
             "daemon",
@@ -235,15 +234,9 @@ fn each_action_has_one_word_everywhere() {
     let metrics = Metrics::new(10);
     for action in Action::ALL {
         let counts = RunCounts::default();
-        let run = RunRecord {
-            action,
-            outcome: Outcome::Success,
-            duration: Duration::ZERO,
-            finished_ms: 1,
-            counts,
-            phases: PhaseTimes::default(),
-            refused: false,
-        };
+        let (phases, outcome) = (PhaseTimes::default(), Outcome::Success);
+        let duration = Duration::ZERO;
+        let run = RunRecord { action, outcome, duration, finished_ms: 1, counts, phases, refused: false };
         metrics.record_run(&"lake.db.t".parse().expect("a name"), &run);
     }
     let page = metrics.gather().expect("a page");
