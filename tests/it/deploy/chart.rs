@@ -137,11 +137,7 @@ fn the_configuration_inside_is_usable_and_its_secrets_are_there() {
             continue;
         };
         let text = map["data"]["icewright.toml"].as_str().expect("text");
-        let loaded = match Config::parse("icewright.toml", text) {
-            // Keys that are being added.
-            Err(problems) if problems.0.iter().all(|problem| problem.message == "unknown key") => continue,
-            loaded => loaded.unwrap_or_else(|problems| panic!("{set}: {problems}")),
-        };
+        let loaded = Config::parse("icewright.toml", text).unwrap_or_else(|problems| panic!("{set}: {problems}"));
         assert_eq!(loaded.warnings, [], "{set}");
         for object in objects.iter().filter(|object| pod(object).is_some()) {
             let spec = &pod(object).expect("a pod")["spec"];
@@ -163,7 +159,7 @@ fn the_configuration_inside_is_usable_and_its_secrets_are_there() {
             }
         }
     }
-    assert!(secrets >= 2, "{secrets}");
+    assert!(secrets >= 8, "{secrets}");
 }
 
 /// The objects for a configuration, and further arguments of helm.
