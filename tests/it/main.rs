@@ -15,6 +15,7 @@ mod interop;
 mod leader;
 mod metrics_page;
 mod observability;
+mod once;
 mod plan_changes;
 mod plan_layouts;
 mod plan_properties;
