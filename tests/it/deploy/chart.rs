@@ -81,8 +81,8 @@ fn every_pod_is_locked_down() {
 fn what_belongs_together_finds_each_other() {
     for (set, objects) in RENDERED.iter() {
         let test = &one(set, "Pod")["metadata"]["labels"];
-        let workers = objects.iter().filter(|object| object["kind"] != "Pod").filter_map(pod);
-        let labels = &workers.last().expect("a worker")["metadata"]["labels"];
+        let mut workers = objects.iter().filter(|object| object["kind"] != "Pod").filter_map(pod);
+        let labels = &workers.next().expect("a worker")["metadata"]["labels"];
         for service in of_kind(set, "Service") {
             let selector = &service["spec"]["selector"];
             assert!(selects(selector, labels), "{set}");
