@@ -10,8 +10,8 @@ use icewright::report::push::Pushgateway;
 
 use crate::interop::process::{Process, free_port};
 use crate::support::command::{Lake, run};
-use crate::support::http_server::{HttpServer, Reply};
 use crate::support::command::{Lake, run};
+use crate::support::http_server::{HttpServer, Reply};
 
 /// A gateway at work.
 struct Gateway {
