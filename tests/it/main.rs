@@ -17,6 +17,7 @@ mod json;
 mod leader;
 mod metrics_page;
 mod observability;
+mod once;
 mod plan_changes;
 mod plan_layouts;
 mod plan_properties;
