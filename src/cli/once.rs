@@ -24,6 +24,7 @@ use std::time::Duration;
 use futures::{StreamExt, stream};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use super::{print, select};
 use crate::config::Config;
@@ -35,6 +36,7 @@ use crate::rewrite::Progress;
 use crate::schedule::env::Env;
 use crate::schedule::fleet::Fleet;
 use crate::schedule::run_table::{Run, StepReport, Subject, clean_up_step, rewrite_step};
+use crate::telemetry;
 
 /// What the pass did to one table.
 #[derive(Debug, Serialize)]
@@ -105,7 +107,8 @@ impl Pass {
             not_due: None,
             error: None,
         };
-        let ended = self.steps(&name, run, &mut report).await;
+        let span = run.span(&name);
+        let ended = self.steps(&name, run, &mut report).instrument(span.clone()).await;
         let failed = report.steps.iter().any(|step| step.outcome().is_failure());
         report.outcome = match &ended {
             Err(error) if error.kind() != ErrorKind::Cancelled => Outcome::Failed,
@@ -113,6 +116,7 @@ impl Pass {
             Err(_) => Outcome::Cancelled,
             Ok(()) => Outcome::Success,
         };
+        telemetry::ended(&span, report.outcome.as_str(), report.outcome.is_failure(), &[]);
         report.error = ended.err().map(|error| error.to_string());
         report
     }
