@@ -19,6 +19,9 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::permit::WritePermit;
 
+/// Longest time to give the Lease back: the process is about to end, and others take over without it too.
+const RELEASE: Duration = Duration::from_secs(2);
+
 /// How leadership ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
@@ -107,7 +110,7 @@ impl Election {
     /// Gives the Lease back, so that another replica need not wait. Call it when no work is left.
     pub async fn release(&mut self) {
         self.permit.revoke();
-        let released = timeout(self.timing.renew_deadline / 2, async {
+        let released = timeout(RELEASE.min(self.timing.renew_deadline / 2), async {
             let Some(Stored(mut lease)) = self.lease.get().await? else { return Ok(Written::Raced) };
             if Stored(lease.clone()).record().holder != self.candidate.identity() {
                 return Ok(Written::Raced);

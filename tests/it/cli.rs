@@ -19,15 +19,15 @@ use tokio_util::sync::CancellationToken;
 use crate::interop::process::{ICEWRIGHT, Process, free_port, wait_for};
 
 /// An embedded catalog with the sandbox's two tables, three commits each.
-struct Lake {
+pub(crate) struct Lake {
     dir: TempDir,
-    uri: String,
+    pub(crate) uri: String,
     stop: CancellationToken,
     _runtime: Runtime,
 }
 
 impl Lake {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let runtime = Runtime::new().expect("a runtime");
         let stop = CancellationToken::new();
@@ -54,7 +54,7 @@ impl Lake {
     }
 
     /// A configuration with this delay, and a server on this port.
-    fn config(&self, delay: &str, port: u16) -> PathBuf {
+    pub(crate) fn config(&self, delay: &str, port: u16) -> PathBuf {
         let path = self.dir.path().join(format!("icewright-{port}.toml"));
         write_config(&path, &self.uri, delay, port);
         path
@@ -91,7 +91,7 @@ rewrite-all = true
     std::fs::write(path, text).expect("write a configuration");
 }
 
-fn icewright(arguments: &[&str]) -> Command {
+pub(crate) fn icewright(arguments: &[&str]) -> Command {
     let mut command = Command::new(ICEWRIGHT);
     command.args(arguments).env_remove("ICEWRIGHT_CONFIG").env_remove("ICEWRIGHT_LOG").stdin(Stdio::null());
     command

@@ -24,3 +24,4 @@ mod schedule;
 mod storage_local;
 mod storage_s3;
 mod support;
+mod telemetry;
