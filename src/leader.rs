@@ -55,7 +55,8 @@ impl Election {
 
     /// Tries until this replica leads; false if the token was cancelled before. `each_round` is called at each try.
     pub async fn win(&mut self, cancel: &CancellationToken, each_round: impl Fn()) -> bool {
-        let mut told = None;
+        // Said once, and again when it changes: a try comes every few seconds.
+        let (mut told, mut failing) = (None, String::new());
         loop {
             each_round();
             match self.round(self.timing.renew_deadline / 2).await {
@@ -70,7 +71,11 @@ impl Election {
                         told = holder;
                     }
                 }
-                Err(error) => tracing::warn!(%error, "no leader election possible now; it is tried again"),
+                Err(error) if error.to_string() != failing => {
+                    failing = error.to_string();
+                    tracing::warn!(%error, "no leader election possible now; it is tried again");
+                }
+                Err(error) => tracing::debug!(%error, "no leader election possible yet"),
             }
             tokio::select! {
                 () = cancel.cancelled() => return false,

@@ -9,9 +9,13 @@ mod inspect;
 mod once;
 mod plan;
 pub(crate) mod print;
+mod progress;
+mod push;
 mod run;
 mod sandbox;
+mod screen;
 mod select;
+mod sheets;
 
 use std::path::Path;
 use std::process::ExitCode;

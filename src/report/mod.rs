@@ -4,6 +4,7 @@
 pub mod events;
 pub mod health;
 pub mod metrics;
+pub mod push;
 pub mod run_report;
 pub mod vitals;
 

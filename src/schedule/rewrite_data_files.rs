@@ -99,7 +99,8 @@ pub async fn rewrite_data_files(
         Ok(Ok(plan)) => match plan.snapshot.as_deref() {
             Some(snapshot) if !plan.groups.is_empty() => {
                 let start = StartSnapshot::of(&table.loaded, snapshot);
-                let mut run = Rewriting::new(env, table, policy, run_id, start, &plan, progress, stopwatch);
+                let run = Rewriting::new(env, table, policy, run_id, start, &plan, progress);
+                let mut run = Rewriting { stopwatch, ..run };
                 run.execute(plan.groups).await;
                 run.stopwatch.end(REWRITE);
                 stopwatch = run.stopwatch;
@@ -162,7 +163,6 @@ impl<'a> Rewriting<'a> {
         start: StartSnapshot,
         plan: &RewritePlan,
         progress: Arc<Progress>,
-        stopwatch: Stopwatch,
     ) -> Self {
         let total = plan.groups.len();
         let partial = policy.rewrite_data_files.partial_progress;
@@ -185,7 +185,7 @@ impl<'a> Rewriting<'a> {
             batch: Vec::new(),
             groups_per_commit: groups_per_commit.max(1),
             failed_commits: 0,
-            stopwatch,
+            stopwatch: Stopwatch::start(),
             report,
         }
     }
@@ -276,7 +276,8 @@ impl<'a> Rewriting<'a> {
             (SUMMARY_PLANNED_SNAPSHOT, start.snapshot_id.to_string()),
         ];
         self.stopwatch.end(REWRITE);
-        let result = commit_rewrite(&self.table, &start, &batch, &context, self.env.clock.as_ref()).await;
+        let committing = commit_rewrite(&self.table, &start, &batch, &context, self.env.clock.as_ref());
+        let result = committing.instrument(phase_span!("commit")).await;
         self.stopwatch.end(COMMIT);
         match result {
             CommitResult::Committed(done) => {

@@ -133,7 +133,8 @@ fn one_run(filter: &str) -> (String, Vec<Span>) {
     let read = || String::from_utf8_lossy(&std::fs::read(&log).expect("the log")).into_owned();
     wait_for("both tables' clean-up", || {
         daemon.assert_running();
-        let ended = read().matches(r#""step":"clean-up","table""#).count();
+        let is_end = |line: &&str| line.contains("step ended") && line.contains(r#""step":"clean-up""#);
+        let ended = read().lines().filter(is_end).count();
         if ended >= 2 { Ok(()) } else { Err(format!("{ended} steps ended")) }
     });
     assert_eq!(daemon.terminate(), Some(0));
