@@ -21,9 +21,10 @@ use icewright::testing::{MemoryCatalog, MemoryStore};
 use tempfile::TempDir;
 use tokio::sync::watch;
 
-use crate::cli::{Lake, get, icewright};
+use crate::cli::get;
 use crate::interop::process::{Process, free_port, wait_for};
 use crate::interop::proxy::{Fate, Proxy};
+use crate::support::command::{Lake, icewright};
 
 /// A folder as Kubernetes mounts a ConfigMap: `icewright.toml -> ..data/icewright.toml`, `..data -> VERSION`.
 struct Mount {
@@ -268,7 +269,7 @@ fn a_daemon_follows_its_file_while_a_rewrite_runs() {
     let head = format!("{head}{}", catalog("lake", &proxy.uri));
     let mut mount = Mount::new(&format!("{head}{}", policy("lake.shop.orders", "")));
     let file = mount.file().to_string_lossy().into_owned();
-    let log = lake.dir.path().join("run.log");
+    let log = lake.dir().join("run.log");
     let mut daemon = Process::start("run", &mut icewright(&["run", "--config", &file]), log.clone());
     daemon.wait_ready(&format!("http://127.0.0.1:{port}/readyz"));
     proxy.wait_held();
