@@ -4,6 +4,7 @@ pub mod collector;
 pub mod due;
 pub mod env;
 pub mod fleet;
+pub mod plan_table;
 pub mod rewrite_data_files;
 pub mod run_table;
 pub mod scheduler;

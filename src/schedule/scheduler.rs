@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::plan::RewritePlan;
 use crate::policy::TableName;
 use crate::report::Action;
 use crate::report::events::Reporter;
@@ -19,6 +20,7 @@ use crate::rewrite::Progress;
 use crate::schedule::due::{self, Ended, Failures, NextStep, Standing, Step};
 use crate::schedule::env::Env;
 use crate::schedule::fleet::Fleet;
+use crate::schedule::rewrite_data_files::Watcher;
 use crate::schedule::run_table::{Run, StepDone, Subject, clean_up_step, rewrite_step};
 use crate::table::history::last_own_run;
 
@@ -299,7 +301,10 @@ async fn advance(
     let done = match step {
         Step::RewriteDataFiles => {
             reporter.step_started(name, run, step);
-            rewrite_step(env, &subject, run, Arc::new(Progress::default())).await
+            let progress = Arc::new(Progress::default());
+            reporter.rewriting(name, progress.clone(), env.clock.now_ms());
+            let planned = |plan: &RewritePlan| reporter.rewrite_planned(name, plan, env.clock.now_ms());
+            rewrite_step(env, &subject, run, &Watcher { progress, planned: &planned }).await
         }
         Step::CleanUp => {
             let now = env.clock.now_ms();

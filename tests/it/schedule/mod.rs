@@ -2,6 +2,6 @@
 
 mod fleet;
 mod rewrite;
-mod scheduler;
+pub(crate) mod scheduler;
 mod shutdown;
-mod world;
+pub(crate) mod world;
