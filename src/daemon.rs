@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use operator::Operator;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -22,9 +23,11 @@ use crate::report::events::Reporter;
 use crate::report::metrics::Metrics;
 use crate::rewrite::memory::MemoryBudget;
 use crate::schedule::collector::collect_forever;
+use crate::schedule::control::control;
 use crate::schedule::env::{ActiveRuns, Env};
 use crate::schedule::fleet::{ConfiguredStores, Fleet, Member};
 use crate::schedule::scheduler::Scheduler;
+use crate::schedule::settings::Settings;
 use crate::server::{self, ApiState, Liveness, Readiness, ServerState};
 use crate::telemetry::FilterHandle;
 
@@ -61,6 +64,7 @@ pub fn assemble(config: &Config, cancel: CancellationToken) -> Result<Parts> {
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         active: ActiveRuns::default(),
         run_timeout: config.limits.run_timeout,
+        run_over_after: config.limits.run_timeout,
         cancel,
     };
     Ok(Parts { env, fleet: Arc::new(Fleet::new(members, config.policies.clone())), metrics })
@@ -70,6 +74,16 @@ pub fn assemble(config: &Config, cancel: CancellationToken) -> Result<Parts> {
 fn source(secret: &Secret) -> SecretSource {
     let secret = secret.clone();
     Arc::new(move || Ok(secret.resolve()?.expose().to_owned()))
+}
+
+fn settings(config: &Config, fleet: Arc<Fleet>) -> Settings {
+    Settings {
+        fleet,
+        concurrent_tables: config.limits.concurrent_tables,
+        run_timeout: config.limits.run_timeout,
+        collect_every: config.metrics.interval,
+        grace: config.server.grace,
+    }
 }
 
 fn rest_config(name: &str, settings: &CatalogConfig) -> Result<RestCatalogConfig> {
@@ -137,9 +151,11 @@ pub async fn run(
     };
     let state = ServerState { metrics, readiness, liveness, clock: env.clock.clone(), log_filter, api };
     let server = tokio::spawn(server::serve(listener, state, server_stop.clone()));
-    let collecting = collect_forever(env.clone(), fleet.clone(), reporter.clone(), config.metrics.interval);
+    let (_publish, settings) = watch::channel(settings(config, fleet));
+    let collecting = collect_forever(env.clone(), settings.clone(), reporter.clone());
     let collector = AbortOnDropHandle::new(tokio::spawn(collecting));
-    let scheduler = Scheduler::new(env, fleet, reporter.clone(), config.limits.concurrent_tables);
+    let (_control, orders) = control();
+    let scheduler = Scheduler::new(env, settings, reporter.clone(), orders);
     let mut scheduling = AbortOnDropHandle::new(tokio::spawn(scheduler.run()));
 
     let failure = tokio::select! {

@@ -99,6 +99,9 @@ pub(super) enum Command {
     Run {
         #[command(flatten)]
         config: ConfigArgument,
+        /// Address of metrics and health, instead of `server.listen`.
+        #[arg(long, value_name = "ADDRESS")]
+        listen: Option<SocketAddr>,
     },
     /// Check a configuration without touching the network. Prints every problem with its line and cure.
     #[command(

@@ -74,7 +74,7 @@ async fn dispatch(command: Command, log_filter: FilterHandle) -> Result<i32> {
             sandbox::sandbox(&dir, run_for, catalog_listen, listen, log_filter, cancel).await
         }
         Command::Catalog { dir, listen } => catalog::catalog(&dir, listen, cancel).await,
-        Command::Run { config } => run::run(load(&config.path)?, log_filter, cancel).await,
+        Command::Run { config, listen } => run::run(load(&config.path)?, listen, log_filter, cancel).await,
         Command::Check { .. } | Command::Completions { .. } => Err(Error::internal("this command needs no runtime")),
         Command::Plan { config, table, json } => {
             plan::plan(load(&config.path)?.config, table.as_deref(), json, cancel).await

@@ -13,14 +13,16 @@ use crate::error::Error;
 use crate::plan::RewritePlan;
 use crate::policy::TableName;
 use crate::report::Action;
-use crate::report::board::view::{Doing, Next, RunEntry};
+use crate::report::board::view::{self, Doing, Next, QueueStatus, RunEntry};
 use crate::report::board::{Board, Look};
 use crate::report::metrics::{self, Backoff, Metrics, RunCounts, RunRecord};
 use crate::report::run_report::{RewriteReport, outcome_of};
 use crate::rewrite::Progress;
+use crate::schedule::control::Pause;
 use crate::schedule::due::{NextStep, Step};
 use crate::schedule::plan_table::{ActionPlan, TablePlan, nothing_to_rewrite, outline};
 use crate::schedule::run_table::{CleanUpReport, Run, StepDone, StepReport};
+use crate::schedule::scheduler::Queue;
 use crate::server::{Liveness, Readiness};
 
 /// Tells the world what happens.
@@ -66,8 +68,7 @@ impl Reporter {
         self.readiness.config_loaded();
         self.metrics.record_config_load(now_ms, Some(loaded.warnings.len()));
         let warnings = loaded.warnings.iter().map(ToString::to_string).collect();
-        let concurrent_tables = loaded.config.limits.concurrent_tables;
-        self.board.config_loaded(now_ms, loaded.config.catalogs.keys(), concurrent_tables, warnings);
+        self.board.config_loaded(now_ms, loaded.config.catalogs.keys(), warnings);
         let (catalogs, policies) = (loaded.config.catalogs.len(), loaded.config.policies.policies.len());
         tracing::info!(listen, catalogs, policies, version = env!("CARGO_PKG_VERSION"), "started");
     }
@@ -148,6 +149,42 @@ impl Reporter {
         self.metrics.set_step(name, step);
         let until_ms = (failures > 0).then_some(next.at_ms);
         self.metrics.set_backoff(name, Backoff { consecutive_failures: failures, until_ms, quarantined });
+    }
+
+    /// An operator stopped the table; what runs comes to its end.
+    pub fn table_paused(&self, name: &TableName, pause: &Pause) {
+        tracing::info!(table = %name, reason = pause.reason, "paused: no step begins until it is resumed");
+        self.board.paused(Some(name), Some(pause.into()));
+    }
+
+    /// An operator let the table go on.
+    pub fn table_resumed(&self, name: &TableName) {
+        tracing::info!(table = %name, "resumed");
+        self.board.paused(Some(name), None);
+    }
+
+    /// An operator stopped everything; what runs comes to its end.
+    pub fn daemon_paused(&self, pause: &Pause) {
+        tracing::info!(reason = pause.reason, "paused: no step of any table begins until it is resumed");
+        self.board.paused(None, Some(pause.into()));
+    }
+
+    /// An operator let everything go on.
+    pub fn daemon_resumed(&self) {
+        tracing::info!("resumed");
+        self.board.paused(None, None);
+    }
+
+    /// An operator wants a table compacted now.
+    pub fn run_asked_for(&self, name: &TableName) {
+        tracing::info!(table = %name, "compaction asked for");
+    }
+
+    /// How many tables run and wait has changed.
+    pub fn queue(&self, queue: Queue) {
+        let Queue { running, queued, limit, oldest_queued_s } = queue;
+        tracing::trace!(running, queued, limit, oldest_queued_s, "queue");
+        self.board.queue(QueueStatus { running, queued, limit });
     }
 
     /// A step begins.
@@ -258,6 +295,12 @@ impl Reporter {
         tracing::warn!(catalog, %error, "the catalog's tables could not be listed; known tables go on");
         self.readiness.catalog_failed(catalog, &error.to_string());
         self.board.catalog_asked(catalog, Some(error.to_string()));
+    }
+}
+
+impl From<&Pause> for view::Pause {
+    fn from(pause: &Pause) -> Self {
+        Self { reason: pause.reason.clone(), since_ms: pause.since_ms }
     }
 }
 

@@ -40,7 +40,7 @@ pub struct Board {
 struct State {
     leader: bool,
     paused: Option<Pause>,
-    concurrent_tables: usize,
+    queue: QueueStatus,
     config: ConfigStatus,
     /// By name, what is wrong; `None`: nothing.
     catalogs: BTreeMap<String, Option<String>>,
@@ -66,7 +66,7 @@ impl Board {
         let state = State {
             leader: true,
             paused: None,
-            concurrent_tables: 0,
+            queue: QueueStatus::default(),
             config: ConfigStatus::default(),
             catalogs: BTreeMap::new(),
             tables: BTreeMap::new(),
@@ -90,12 +90,10 @@ impl Board {
         &self,
         now_ms: i64,
         catalogs: impl IntoIterator<Item = &'a String>,
-        concurrent_tables: usize,
         warnings: Vec<String>,
     ) {
         let mut state = self.lock();
         state.config = ConfigStatus { loaded_at_ms: now_ms, last_load_successful: true, problem: None, warnings };
-        state.concurrent_tables = concurrent_tables;
         let not_yet = || Some("not reached yet".to_owned());
         let known = std::mem::take(&mut state.catalogs);
         let problem = |name: &String| known.get(name).cloned().unwrap_or_else(not_yet);
@@ -147,6 +145,11 @@ impl Board {
         }
     }
 
+    /// How many tables run and wait has changed.
+    pub(super) fn queue(&self, queue: QueueStatus) {
+        self.lock().queue = queue;
+    }
+
     /// Whether this process maintains tables from now on.
     pub(super) fn leads(&self, leader: bool) {
         self.lock().leader = leader;
@@ -191,11 +194,7 @@ impl Board {
                 reserved_bytes: self.memory.used(),
                 manifest_cache_bytes: self.manifests.bytes() as u64,
             },
-            queue: QueueStatus {
-                running: state.tables.values().filter(|table| table.doing.is_running()).count(),
-                queued: state.tables.values().filter(|table| table.is_queued(now_ms)).count(),
-                limit: state.concurrent_tables,
-            },
+            queue: state.queue,
             config: state.config.clone(),
         }
     }

@@ -108,10 +108,6 @@ impl TableState {
         self.plan = Some((at_ms, plan));
     }
 
-    pub(super) fn is_queued(&self, now_ms: i64) -> bool {
-        self.paused.is_none() && self.next.as_ref().is_some_and(|next| next.at_ms <= now_ms)
-    }
-
     pub(super) fn summary(&self, name: &TableName, now_ms: i64) -> TableSummary {
         let (health, reasons) = self.health(now_ms);
         TableSummary {

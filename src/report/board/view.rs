@@ -79,7 +79,7 @@ pub struct MemoryStatus {
 }
 
 /// Tables at work and waiting.
-#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, Default, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct QueueStatus {
     /// Tables at work.
@@ -132,13 +132,6 @@ pub enum Doing {
     ExpireSnapshots,
     /// Orphan files are removed.
     RemoveOrphanFiles,
-}
-
-impl Doing {
-    /// Whether a worker is at it.
-    pub fn is_running(self) -> bool {
-        !matches!(self, Self::Idle | Self::Delay)
-    }
 }
 
 impl From<Action> for Doing {

@@ -1,0 +1,92 @@
+// What the API's words mean, for people. One place, so that both views say the same.
+
+import { h } from "./dom.js";
+
+/** Health, outcomes and states with a sign each: colour alone tells nobody anything. */
+const SIGNS = {
+  healthy: "✓",
+  unhealthy: "✕",
+  unknown: "?",
+  success: "✓",
+  failed: "✕",
+  conflict: "⇄",
+  skipped: "–",
+  cancelled: "■",
+  running: "▶",
+  queued: "…",
+  paused: "‖",
+  delay: "◷",
+};
+
+const KINDS = {
+  failed: "bad",
+  unhealthy: "bad",
+  conflict: "warn",
+  unknown: "warn",
+  paused: "warn",
+  success: "good",
+  healthy: "good",
+  running: "busy",
+};
+
+/** A coloured badge with sign and word. */
+export const badge = (word, text = word, title = null) =>
+  h(
+    "span",
+    { class: `badge ${KINDS[word] ?? "plain"}`, title },
+    h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[word] ?? "·"),
+    text,
+  );
+
+/** The reasons of a table being unhealthy: a short form for the list, and what to do. */
+const REASONS = {
+  failing: [
+    "failing",
+    "Read the reason of the last failed run in the run history. It is tried again by itself, later each time; once the cause is gone, Run now tries at once.",
+  ],
+  quarantined: [
+    "quarantined",
+    "The table's metadata or data contradicts the specification. Nothing is done to it until its metadata changes: repair it, or roll it back to an older snapshot.",
+  ],
+  overdue: [
+    "overdue",
+    "The last success is too long ago. See below whether runs fail, wait for a worker (limits.concurrent-tables) or are paused.",
+  ],
+  unreadable: [
+    "unreadable",
+    "The table could not be looked at. Check that catalog and store can be reached, and that the credentials may read it.",
+  ],
+  small_files: [
+    "small files",
+    "Compaction does not keep up. Plan tells which files are left alone and why; let it run more often, or take more files per run.",
+  ],
+  delete_files: [
+    "delete files",
+    "Deletes pile up and slow readers down. With upserts set rewrite-all = true, or a delete-file-threshold.",
+  ],
+};
+
+export const reasonText = (reason) => REASONS[reason]?.[0] ?? reason.replaceAll("_", " ");
+export const reasonCure = (reason) => REASONS[reason]?.[1] ?? "";
+
+/** Whether somebody may have to look. */
+export const isFailure = (outcome) => outcome === "failed" || outcome === "conflict" || outcome === "unknown";
+
+/** Whether a worker is busy with the table. */
+export const isRunning = (table) => table.step !== "idle" && table.step !== "delay";
+
+/** Whether the table's next step is due and waits for a worker. */
+export const isQueued = (table, nowMs) =>
+  !isRunning(table) && !table.paused && table["next-step"] !== null && table["next-step"]["at-ms"] <= nowMs;
+
+/** The run that ended last, of whichever action. */
+export const lastRun = (table) =>
+  Object.values(table["last-runs"] ?? {}).reduce(
+    (last, run) => (last && last["finished-at-ms"] >= run["finished-at-ms"] ? last : run),
+    null,
+  );
+
+export const deleteFiles = (stats) =>
+  stats["position-delete-files"] + stats["equality-delete-files"] + stats["deletion-vectors"];
+export const manifests = (stats) => stats["data-manifests"] + stats["delete-manifests"];
+export const meanBytes = (stats) => (stats["data-files"] ? stats["data-file-bytes"] / stats["data-files"] : null);
