@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::clean::{ExpireReport, OrphanReport};
 use crate::cli::print;
-use crate::config::Loaded;
+use crate::config::{Loaded, Problems};
 use crate::error::Error;
 use crate::plan::RewritePlan;
 use crate::policy::TableName;
@@ -67,10 +67,37 @@ impl Reporter {
     pub fn started(&self, listen: &str, loaded: &Loaded, now_ms: i64) {
         self.readiness.config_loaded();
         self.metrics.record_config_load(now_ms, Some(loaded.warnings.len()));
-        let warnings = loaded.warnings.iter().map(ToString::to_string).collect();
-        self.board.config_loaded(now_ms, loaded.config.catalogs.keys(), warnings);
+        self.board.config_loaded(now_ms, loaded);
         let (catalogs, policies) = (loaded.config.catalogs.len(), loaded.config.policies.policies.len());
         tracing::info!(listen, catalogs, policies, version = env!("CARGO_PKG_VERSION"), "started");
+    }
+
+    /// The configuration file was read again and is in force.
+    pub fn config_reloaded(&self, loaded: &Loaded, now_ms: i64) {
+        self.metrics.record_config_load(now_ms, Some(loaded.warnings.len()));
+        self.board.config_loaded(now_ms, loaded);
+        for warning in &loaded.warnings {
+            tracing::warn!(problem = %warning, "odd in the configuration");
+        }
+        let (catalogs, policies) = (loaded.config.catalogs.len(), loaded.config.policies.policies.len());
+        tracing::info!(catalogs, policies, warnings = loaded.warnings.len(), "configuration reloaded");
+    }
+
+    /// The configuration file was read again and cannot be used; what is in force stays so.
+    pub fn config_refused(&self, problems: &Problems, now_ms: i64) {
+        self.metrics.record_config_load(now_ms, None);
+        self.board.config_refused(problems);
+        for problem in &problems.0 {
+            tracing::error!(%problem, "the configuration is not reloaded; the one before stays in force");
+        }
+    }
+
+    /// Catalogs are reached in another way from now on, and others are none of ours any more.
+    pub fn catalogs_changed(&self, rebuilt: &[String], removed: &[String]) {
+        if !rebuilt.is_empty() || !removed.is_empty() {
+            tracing::info!(?rebuilt, ?removed, "catalogs changed");
+        }
+        self.readiness.catalogs_removed(removed);
     }
 
     /// The daemon was told to stop.

@@ -20,6 +20,7 @@ use table::TableState;
 use view::{CatalogStatus, ConfigStatus, Doing, MemoryStatus, Next, Pause, QueueStatus, RunEntry, Status};
 use view::{TableList, TableView};
 
+use crate::config::{Loaded, Problem, Problems};
 use crate::inspect::ManifestCache;
 use crate::policy::TableName;
 use crate::report::health::Health;
@@ -45,6 +46,13 @@ struct State {
     /// By name, what is wrong; `None`: nothing.
     catalogs: BTreeMap<String, Option<String>>,
     tables: BTreeMap<TableName, TableState>,
+}
+
+/// Where a problem of the configuration is, and what it is.
+fn in_a_line(problem: &Problem) -> String {
+    let line = problem.place.map(|place| format!("line {}: ", place.line)).unwrap_or_default();
+    let key = if problem.key.is_empty() { String::new() } else { format!("{}: ", problem.key) };
+    format!("{line}{key}{}", problem.message)
 }
 
 /// Which tables are asked for.
@@ -85,19 +93,20 @@ impl Board {
         }
     }
 
-    /// A configuration is in use from now on.
-    pub(super) fn config_loaded<'a>(
-        &self,
-        now_ms: i64,
-        catalogs: impl IntoIterator<Item = &'a String>,
-        warnings: Vec<String>,
-    ) {
+    /// A configuration is in force from now on.
+    pub(super) fn config_loaded(&self, now_ms: i64, loaded: &Loaded) {
         let mut state = self.lock();
+        let warnings = loaded.warnings.iter().map(in_a_line).collect();
         state.config = ConfigStatus { loaded_at_ms: now_ms, last_load_successful: true, problem: None, warnings };
-        let not_yet = || Some("not reached yet".to_owned());
         let known = std::mem::take(&mut state.catalogs);
-        let problem = |name: &String| known.get(name).cloned().unwrap_or_else(not_yet);
-        state.catalogs = catalogs.into_iter().map(|name| (name.clone(), problem(name))).collect();
+        let problem = |name: &String| known.get(name).cloned().unwrap_or_else(|| Some("not reached yet".to_owned()));
+        state.catalogs = loaded.config.catalogs.keys().map(|name| (name.clone(), problem(name))).collect();
+    }
+
+    /// A configuration cannot be used; what was in force stays so.
+    pub(super) fn config_refused(&self, problems: &Problems) {
+        let config = &mut self.lock().config;
+        (config.last_load_successful, config.problem) = (false, problems.0.first().map(in_a_line));
     }
 
     /// A catalog's tables were listed, or could not be.
@@ -153,12 +162,6 @@ impl Board {
     /// Whether this process maintains tables from now on.
     pub(super) fn leads(&self, leader: bool) {
         self.lock().leader = leader;
-    }
-
-    /// Another configuration could not be loaded; the old one stays.
-    pub(super) fn config_refused(&self, problem: String) {
-        let config = &mut self.lock().config;
-        (config.last_load_successful, config.problem) = (false, Some(problem));
     }
 
     pub(super) fn ran(&self, name: &TableName, run: RunEntry) {

@@ -26,19 +26,19 @@ use tokio_util::sync::CancellationToken;
 use super::world::{HOUR, Lake, MINUTE, POLICY, ident};
 
 /// A scheduler and a collector at work.
-pub(super) struct Daemon {
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) board: Arc<Board>,
-    pub(super) reporter: Arc<Reporter>,
-    pub(super) cancel: CancellationToken,
-    pub(super) control: Control,
-    pub(super) settings: watch::Sender<Settings>,
-    pub(super) scheduler: JoinHandle<()>,
-    pub(super) collector: JoinHandle<()>,
+pub(crate) struct Daemon {
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) board: Arc<Board>,
+    pub(crate) reporter: Arc<Reporter>,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) control: Control,
+    pub(crate) settings: watch::Sender<Settings>,
+    pub(crate) scheduler: JoinHandle<()>,
+    pub(crate) collector: JoinHandle<()>,
 }
 
 impl Daemon {
-    pub(super) fn start(lake: &Lake, concurrent_tables: usize) -> Self {
+    pub(crate) fn start(lake: &Lake, concurrent_tables: usize) -> Self {
         let env = lake.env();
         let metrics = Arc::new(Metrics::new(100));
         let readiness = Arc::new(Readiness::new(["lake".to_owned()]));
@@ -60,7 +60,7 @@ impl Daemon {
     }
 
     /// The value of a series with `labels`, which is there.
-    pub(super) fn value(&self, metric: &str, labels: &str) -> f64 {
+    pub(crate) fn value(&self, metric: &str, labels: &str) -> f64 {
         self.series(|line| line.starts_with(&format!("{metric}{{")) && line.contains(labels))
             .unwrap_or_else(|| panic!("no series {metric} with {labels}"))
     }
@@ -71,14 +71,14 @@ impl Daemon {
         Some(line.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a number"))
     }
 
-    pub(super) fn runs(&self, table: &str, action: &str, outcome: &str) -> f64 {
+    pub(crate) fn runs(&self, table: &str, action: &str, outcome: &str) -> f64 {
         let labels = format!(
             "{{action=\"{action}\",catalog=\"lake\",namespace=\"db\",outcome=\"{outcome}\",table=\"{table}\"}}"
         );
         self.series(|line| line.starts_with(&format!("icewright_runs_total{labels}"))).unwrap_or(0.0)
     }
 
-    pub(super) async fn stop(self) {
+    pub(crate) async fn stop(self) {
         self.cancel.cancel();
         self.scheduler.await.expect("no panic");
         self.collector.await.expect("no panic");
@@ -86,7 +86,7 @@ impl Daemon {
 }
 
 /// Lets simulated time pass until the condition holds.
-pub(super) async fn until<F: Future<Output = bool>>(limit: Duration, what: &str, mut holds: impl FnMut() -> F) {
+pub(crate) async fn until<F: Future<Output = bool>>(limit: Duration, what: &str, mut holds: impl FnMut() -> F) {
     let start = tokio::time::Instant::now();
     let step = (limit / 400).clamp(Duration::from_secs(1), Duration::from_secs(15));
     while !holds().await {
@@ -96,7 +96,7 @@ pub(super) async fn until<F: Future<Output = bool>>(limit: Duration, what: &str,
 }
 
 /// A table with two snapshots of two partitions, and garbage.
-pub(super) async fn grown(lake: &Lake, table: &str) -> String {
+pub(crate) async fn grown(lake: &Lake, table: &str) -> String {
     lake.create(table);
     lake.append(table, 0..2).await;
     lake.append(table, 0..2).await;
