@@ -22,7 +22,7 @@ use crate::inspect::ManifestCache;
 use crate::reload::{BuildMember, Reloader};
 use crate::report::board::Board;
 use crate::report::events::Reporter;
-use crate::report::metrics::Metrics;
+use crate::report::metrics::{Memory, Metrics};
 use crate::rewrite::memory::MemoryBudget;
 use crate::schedule::collector::collect_forever;
 use crate::schedule::control::control;
@@ -57,16 +57,23 @@ pub fn assemble(config: &Config, cancel: CancellationToken) -> Result<Parts> {
         members.insert(name.clone(), member(name, settings, &metrics)?);
     }
     let memory = config.limits.memory_budget_bytes();
+    let cache_bytes = memory / MANIFEST_CACHE_SHARE;
     let env = Env {
         clock: SystemClock::shared(),
-        memory: Arc::new(MemoryBudget::new(memory - memory / MANIFEST_CACHE_SHARE)),
-        manifests: Arc::new(ManifestCache::new(usize::try_from(memory / MANIFEST_CACHE_SHARE).unwrap_or(usize::MAX))),
+        memory: Arc::new(MemoryBudget::new(memory - cache_bytes)),
+        manifests: Arc::new(ManifestCache::new(usize::try_from(cache_bytes).unwrap_or(usize::MAX))),
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         active: ActiveRuns::default(),
         run_timeout: config.limits.run_timeout,
         run_over_after: config.limits.run_timeout,
         cancel,
     };
+    let (budget, manifests) = (env.memory.clone(), env.manifests.clone());
+    metrics.watch_memory(move || Memory {
+        budget: budget.total(),
+        reserved: budget.used(),
+        manifest_cache: manifests.bytes() as u64,
+    });
     Ok(Parts { env, fleet: Arc::new(Fleet::new(members, config.policies.clone())), metrics })
 }
 
@@ -128,6 +135,7 @@ pub async fn run(
 ) -> Result<()> {
     let config = &loaded.config;
     let Parts { env, fleet, metrics } = assemble(config, cancel.clone())?;
+    metrics.watch_process();
     let catalogs = fleet.catalog_names();
     let readiness = Arc::new(Readiness::new(catalogs.iter().cloned()));
     let liveness = Arc::new(Liveness::new(env.clock.now_ms(), LIVENESS_LIMIT));

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 
 pub use look::Look;
 use pack::Packed;
@@ -23,7 +24,8 @@ use view::{TableList, TableView};
 use crate::config::{Loaded, Problem, Problems};
 use crate::inspect::ManifestCache;
 use crate::policy::TableName;
-use crate::report::health::Health;
+use crate::report::health::{Health, Reason};
+use crate::report::metrics::RunRecord;
 use crate::rewrite::Progress;
 use crate::rewrite::memory::MemoryBudget;
 use crate::version;
@@ -46,6 +48,16 @@ struct State {
     /// By name, what is wrong; `None`: nothing.
     catalogs: BTreeMap<String, Option<String>>,
     tables: BTreeMap<TableName, TableState>,
+}
+
+/// An action of a run that ended.
+pub struct Ran {
+    /// What is counted of it.
+    pub record: RunRecord,
+    /// Why nothing was done, or what went wrong.
+    pub reason: Option<String>,
+    /// Its report.
+    pub report: Option<Box<RawValue>>,
 }
 
 /// Where a problem of the configuration is, and what it is.
@@ -141,9 +153,9 @@ impl Board {
         self.change(name, |table| table.looked(look, now_ms));
     }
 
-    /// The table's numbers could not be collected.
-    pub(super) fn unreadable(&self, name: &TableName, why: String) {
-        self.change(name, |table| table.unreadable = Some(why));
+    /// A table's health was judged.
+    pub(super) fn judged(&self, name: &TableName, health: Health, reasons: Vec<Reason>) {
+        self.change(name, |table| (table.health, table.reasons) = (health, reasons));
     }
 
     /// A table, or with `None` everything, is paused, or goes on.
@@ -164,7 +176,21 @@ impl Board {
         self.lock().leader = leader;
     }
 
-    pub(super) fn ran(&self, name: &TableName, run: RunEntry) {
+    /// An action of a run ended.
+    pub(super) fn ran(&self, name: &TableName, run_id: &str, ran: Ran) {
+        let Ran { record, reason, report } = ran;
+        let duration_ms = i64::try_from(record.duration.as_millis()).unwrap_or(i64::MAX);
+        let run = RunEntry {
+            run_id: run_id.to_owned(),
+            action: record.action,
+            outcome: record.outcome,
+            started_at_ms: record.finished_ms.saturating_sub(duration_ms),
+            finished_at_ms: record.finished_ms,
+            duration_ms,
+            reason,
+            counts: record.counts,
+            report,
+        };
         self.change(name, |table| table.ran(run));
     }
 
@@ -210,7 +236,7 @@ impl Board {
             .iter()
             .filter(|(name, table)| {
                 selection.catalog.as_ref().is_none_or(|catalog| *catalog == name.catalog)
-                    && selection.health.is_none_or(|health| table.health(now_ms).0 == health)
+                    && selection.health.is_none_or(|health| table.health == health)
             })
             .map(|(name, table)| (name.to_string(), name, table))
             .filter(|(text, ..)| selection.after.as_ref().is_none_or(|after| text > after))
@@ -219,7 +245,7 @@ impl Board {
         let more = wanted.len() > selection.limit;
         wanted.truncate(selection.limit);
         let next = wanted.last().filter(|_| more).map(|(text, ..)| text.clone());
-        let tables = wanted.into_iter().map(|(_, name, table)| table.summary(name, now_ms)).collect();
+        let tables = wanted.into_iter().map(|(_, name, table)| table.summary(name)).collect();
         TableList { now_ms, tables, next }
     }
 

@@ -9,11 +9,12 @@ use iceberg::spec::FormatVersion;
 use icewright::catalog::{Catalog, CommitOutcome};
 use icewright::inspect::TableStats;
 use icewright::policy::TableName;
-use icewright::report::board::{Board, Look};
-use icewright::report::events::Reporter;
+use icewright::report::board::Board;
+use icewright::report::events::{Collected, Reporter};
 use icewright::report::metrics::Metrics;
 use icewright::schedule::collector::collect_forever;
 use icewright::schedule::control::{Control, control};
+use icewright::schedule::run_table::Subject;
 use icewright::schedule::scheduler::Scheduler;
 use icewright::schedule::settings::Settings;
 use icewright::server::{Liveness, Readiness};
@@ -201,11 +202,9 @@ async fn a_dropped_table_is_forgotten_within_a_cycle() {
     until(Duration::from_secs(31), "forgotten", || async { !shown("goes") }).await;
     assert!(shown("stays") && !daemon.reporter.maintained().contains(&goes));
     // Numbers that were on their way do not bring it back, nor does any later round.
-    let (stats, loaded) = (TableStats::default(), lake.load("stays").await);
-    let policy = lake.fleet(POLICY).policy(&goes).expect("a policy");
-    let look =
-        Look { stats: &stats, partitions: Vec::new(), target_file_size_bytes: 1, loaded: &loaded, policy: &policy };
-    daemon.reporter.looked(&goes, look, 0);
+    let subject = Subject::load(&lake.fleet(POLICY), &"lake.db.stays".parse().expect("a name")).await.expect("a table");
+    let collected = Collected { stats: TableStats::default(), target_file_size_bytes: 1, period: HOUR };
+    daemon.reporter.looked(&goes, &subject, collected, Vec::new(), 0);
     assert!(daemon.board.table(&goes, 0).is_none());
     tokio::time::sleep(HOUR).await;
     assert!(!shown("goes"));
