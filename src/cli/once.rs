@@ -29,7 +29,7 @@ use super::{print, select};
 use crate::config::Config;
 use crate::daemon;
 use crate::error::{Error, ErrorKind, Result};
-use crate::policy::TableName;
+use crate::policy::{TableName, human_duration};
 use crate::report::Outcome;
 use crate::rewrite::Progress;
 use crate::schedule::env::Env;
@@ -135,7 +135,11 @@ impl Pass {
         let wait_ms = rewritten.other.at_ms.saturating_sub(env.clock.now_ms()).max(0);
         let wait = Duration::from_millis(wait_ms.unsigned_abs());
         if !wait.is_zero() && self.no_wait {
-            report.not_due = Some(format!("{}: {} s left", rewritten.other.why, wait.as_secs() + 1));
+            report.not_due = Some(format!(
+                "{}: {} left",
+                rewritten.other.why,
+                human_duration(Duration::from_secs(wait.as_secs() + 1))
+            ));
             return Ok(());
         }
         if !wait.is_zero() && self.show_progress {

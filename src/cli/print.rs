@@ -185,7 +185,7 @@ fn expire_summary(report: &ExpireReport) -> String {
         return format!("failed: {error}");
     }
     if report.outcome == ExpireOutcome::Nothing {
-        return "nothing to expire".into();
+        return format!("nothing to expire: {}", report.reason.as_deref().unwrap_or_default());
     }
     let (deleted, failed) = (total(&report.deleted), total(&report.failed));
     let mut text = format!(

@@ -27,7 +27,10 @@ const LAYERS: [(&str, &[&str]); 26] = [
     ("rewrite", &["catalog", "error", "plan", "run_id", "storage", "table"]),
     ("commit", &["catalog", "clock", "error", "meta", "plan", "rewrite", "run_id", "storage", "table"]),
     ("clean", &["catalog", "clock", "commit", "error", "meta", "plan", "policy", "run_id", "storage", "table"]),
-    ("report", &["catalog", "clean", "config", "error", "inspect", "plan", "policy", "rewrite", "run_id", "version"]),
+    (
+        "report",
+        &["catalog", "clean", "clock", "config", "error", "inspect", "plan", "policy", "rewrite", "run_id", "version"],
+    ),
     (
         "schedule",
         &[
@@ -45,6 +48,7 @@ const LAYERS: [(&str, &[&str]); 26] = [
             "config",
             "error",
             "inspect",
+            "policy",
             "reload",
             "report",
             "rewrite",
@@ -59,6 +63,7 @@ const LAYERS: [(&str, &[&str]); 26] = [
         &[
             "catalog",
             "clean",
+            "clock",
             "config",
             "daemon",
             "error",
