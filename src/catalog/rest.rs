@@ -26,6 +26,7 @@ use super::{Catalog, CommitOutcome, DeclaredPaths, LoadedTable, RequestObserver,
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::http_client;
+use crate::permit::WritePermit;
 
 /// Pages of one listing at most.
 const PAGES_MAX: usize = 10_000;
@@ -134,6 +135,13 @@ impl RestCatalog {
         let transport = Transport::new(client, authenticator, Arc::clone(&clock), &config.properties).context(what)?;
         let table_tokens = StdMutex::default();
         Ok(Self { config, transport, clock, connection: Mutex::default(), table_tokens })
+    }
+
+    /// Commits from now on only while the permit holds.
+    #[must_use]
+    pub fn with_permit(mut self, permit: WritePermit) -> Self {
+        self.transport.permit = permit;
+        self
     }
 
     /// Reports every request from now on.

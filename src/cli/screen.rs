@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
 
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets};
 
 /// Where nothing tells how wide the terminal is.
 const COLUMNS_FALLBACK: u16 = 80;
@@ -74,38 +74,97 @@ fn is_unsafe(c: char) -> bool {
 /// A heading with labelled values below: aligned and wrapped on a terminal, one value per line elsewhere.
 pub(super) struct Sheet {
     heading: String,
-    rows: Vec<(String, String)>,
+    /// Each is aligned by itself.
+    sections: Vec<Vec<Row>>,
+}
+
+enum Row {
+    Value(String, String),
+    /// A line that stays as it is.
+    Text(String),
 }
 
 impl Sheet {
     pub(super) fn new(heading: &str) -> Self {
-        Self { heading: visible(heading), rows: Vec::new() }
+        Self { heading: visible(heading), sections: vec![Vec::new()] }
+    }
+
+    fn push(&mut self, row: Row) {
+        if let Some(section) = self.sections.last_mut() {
+            section.push(row);
+        }
     }
 
     /// Adds a value. Two spaces before the label put it below the one before.
     pub(super) fn line(&mut self, label: &str, value: &str) {
-        self.rows.push((visible(label), visible(value)));
+        self.push(Row::Value(visible(label), visible(value)));
+    }
+
+    /// Adds a drawing.
+    pub(super) fn drawing(&mut self, lines: &str) {
+        for line in lines.lines() {
+            self.push(Row::Text(format!("    {}", visible(line))));
+        }
+    }
+
+    /// Begins a section.
+    pub(super) fn section(&mut self, title: &str) {
+        self.sections.push(vec![Row::Text(format!("  {}:", visible(title)))]);
     }
 
     pub(super) fn render(&self, screen: Screen) -> String {
-        let Some(columns) = screen.columns else {
-            let lines = self.rows.iter().map(|(label, value)| format!("  {label}: {value}\n"));
-            return format!("{}\n{}", self.heading, lines.collect::<String>());
-        };
-        let mut table = borderless(columns);
-        for (label, value) in &self.rows {
-            table.add_row([format!(" {label}"), value.clone()]);
+        let mut text = format!("{}\n", screen.bold(&self.heading));
+        for section in &self.sections {
+            match screen.columns {
+                Some(columns) => push_aligned(&mut text, section, columns),
+                None => text.extend(section.iter().map(|row| match row {
+                    Row::Value(label, value) => format!("  {label}: {value}\n"),
+                    Row::Text(line) => format!("{line}\n"),
+                })),
+            }
         }
-        format!("{}\n{}\n", screen.bold(&self.heading), table.trim_fmt())
+        text
+    }
+}
+
+fn push_aligned(text: &mut String, section: &[Row], columns: u16) {
+    let labels = section.iter().filter_map(|row| match row {
+        Row::Value(label, _) => Some(label.chars().count()),
+        Row::Text(_) => None,
+    });
+    // Half of the screen at most, so that there is room for values.
+    let widest = labels.max().unwrap_or(0).min(usize::from(columns / 2));
+    let mut table = borderless(columns);
+    for row in section {
+        match row {
+            Row::Value(label, value) => {
+                table.add_row([format!(" {label:widest$}"), value.clone()]);
+            }
+            Row::Text(line) => {
+                push_table(text, std::mem::replace(&mut table, borderless(columns)));
+                text.push_str(&format!("{line}\n"));
+            }
+        }
+    }
+    push_table(text, table);
+}
+
+fn push_table(text: &mut String, table: Table) {
+    if !table.is_empty() {
+        text.push_str(&format!("{}\n", table.trim_fmt()));
     }
 }
 
 /// Rows below headings: on a terminal only.
 pub(super) fn table(screen: Screen, headings: &[&str], rows: &[Vec<String>]) -> Option<String> {
     let mut table = borderless(screen.columns?);
-    table.set_header(headings.iter().map(|heading| screen.bold(heading)).collect::<Vec<_>>());
+    table.set_header(headings.iter().map(|heading| heading.to_uppercase()).collect::<Vec<_>>());
     for row in rows {
         table.add_row(row.iter().map(|cell| visible(cell)).collect::<Vec<_>>());
+    }
+    // What a row is about stays in one piece.
+    if let Some(first) = table.column_mut(0) {
+        first.set_constraint(ColumnConstraint::ContentWidth);
     }
     Some(format!("{}\n", table.trim_fmt()))
 }
@@ -170,6 +229,6 @@ mod tests {
         assert_eq!(table(PIPE, &["table", "files"], &rows), None);
         let shown = table(Screen { columns: Some(60), styled: false }, &["table", "files"], &rows).expect("a table");
         let at = |line: usize, text: &str| shown.lines().nth(line).and_then(|l| l.find(text));
-        assert!(at(0, "files").is_some() && at(0, "files") == at(1, "3") && at(1, "3") == at(2, "14"), "{shown}");
+        assert!(at(0, "FILES").is_some() && at(0, "FILES") == at(1, "3") && at(1, "3") == at(2, "14"), "{shown}");
     }
 }
