@@ -3,6 +3,7 @@
 mod api;
 mod client;
 mod document;
+mod fuzzed;
 mod listing;
 mod scheduled;
 
