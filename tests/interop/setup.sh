@@ -29,6 +29,7 @@ python3 -c 'import venv, ensurepip' 2>/dev/null || need python3-venv
 command -v javac >/dev/null || need default-jdk-headless
 # With promtool.
 command -v prometheus >/dev/null || need prometheus
+command -v prometheus-pushgateway >/dev/null || need prometheus-pushgateway
 
 digest() { cat "$@" | sha256sum | cut -d' ' -f1; }
 fresh() { [ "$(cat "$dir/$1.stamp" 2>/dev/null)" = "$2" ]; }
