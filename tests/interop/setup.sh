@@ -52,6 +52,15 @@ if ! fresh grafana "$grafana"; then
     echo "$grafana" >"$dir/grafana.stamp"
 fi
 
+schemathesis_version=$(digest "$here/schemathesis.txt")
+if ! fresh schemathesis "$schemathesis_version"; then
+    echo "setup: schemathesis"
+    rm -rf "$dir/schemathesis"
+    python3 -m venv "$dir/schemathesis"
+    "$dir/schemathesis/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$here/schemathesis.txt"
+    echo "$schemathesis_version" >"$dir/schemathesis.stamp"
+fi
+
 # The Iceberg runtime (with Parquet, Avro and its HTTP client inside) and the Hadoop client that it writes files
 # through. Both travel inside Python packages; the second is cut out of Spark's source package.
 iceberg=snowpark-connect-deps-iceberg==1.0.1
