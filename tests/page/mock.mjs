@@ -160,6 +160,7 @@ function summary(name, i, now) {
       });
       break;
     case 5:
+      if (i > 50) break;
       table.step = "rewrite-data-files";
       table.progress = {
         phase: "rewrite",
@@ -173,6 +174,7 @@ function summary(name, i, now) {
       };
       break;
     case 6:
+      if (i > 50) break;
       table.step = "expire-snapshots";
       table.progress = {
         phase: "commit",

@@ -29,6 +29,8 @@ function ask(title, text, label, confirm, secret) {
       autocomplete: "off",
       spellcheck: "false",
       required: secret,
+      // What a header can carry.
+      pattern: secret ? "[!-~]+" : null,
     });
     const submit = (event) => {
       event.preventDefault();
