@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -18,10 +19,13 @@ use crate::report::events::Reporter;
 use crate::report::metrics::Metrics;
 use crate::rewrite::memory::MemoryBudget;
 use crate::schedule::collector::collect_forever;
+use crate::schedule::control::control;
 use crate::schedule::env::{ActiveRuns, Env};
 use crate::schedule::fleet::{ConfiguredStores, Fleet, Member};
 use crate::schedule::scheduler::Scheduler;
+use crate::schedule::settings::Settings;
 use crate::server::{self, Liveness, Readiness, ServerState};
+use crate::telemetry::FilterHandle;
 
 /// Share of the memory limit that summaries of manifests may take.
 const MANIFEST_CACHE_SHARE: u64 = 16;
@@ -56,9 +60,20 @@ pub fn assemble(config: &Config, cancel: CancellationToken) -> Result<Parts> {
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         active: ActiveRuns::default(),
         run_timeout: config.limits.run_timeout,
+        run_over_after: config.limits.run_timeout,
         cancel,
     };
     Ok(Parts { env, fleet: Arc::new(Fleet::new(members, config.policies.clone())), metrics })
+}
+
+fn settings(config: &Config, fleet: Arc<Fleet>) -> Settings {
+    Settings {
+        fleet,
+        concurrent_tables: config.limits.concurrent_tables,
+        run_timeout: config.limits.run_timeout,
+        collect_every: config.metrics.interval,
+        grace: config.server.grace,
+    }
 }
 
 fn rest_config(name: &str, settings: &CatalogConfig) -> Result<RestCatalogConfig> {
@@ -102,7 +117,13 @@ pub enum Echo {
 ///
 /// When the token is cancelled no step begins any more and runs stop their groups; what is under way, such as a commit, has
 /// the grace time to come to an end and is then dropped.
-pub async fn run(loaded: &Loaded, listener: TcpListener, echo: Echo, cancel: CancellationToken) -> Result<()> {
+pub async fn run(
+    loaded: &Loaded,
+    listener: TcpListener,
+    echo: Echo,
+    log_filter: FilterHandle,
+    cancel: CancellationToken,
+) -> Result<()> {
     let config = &loaded.config;
     let Parts { env, fleet, metrics } = assemble(config, cancel.clone())?;
     let catalogs = fleet.catalog_names();
@@ -115,11 +136,13 @@ pub async fn run(loaded: &Loaded, listener: TcpListener, echo: Echo, cancel: Can
 
     // The server outlives the scheduler, so that health tells of the drain.
     let server_stop = CancellationToken::new();
-    let state = ServerState { metrics, readiness, liveness, clock: env.clock.clone() };
+    let state = ServerState { metrics, readiness, liveness, clock: env.clock.clone(), log_filter };
     let server = tokio::spawn(server::serve(listener, state, server_stop.clone()));
-    let collecting = collect_forever(env.clone(), fleet.clone(), reporter.clone(), config.metrics.interval);
+    let (_publish, settings) = watch::channel(settings(config, fleet));
+    let collecting = collect_forever(env.clone(), settings.clone(), reporter.clone());
     let collector = AbortOnDropHandle::new(tokio::spawn(collecting));
-    let scheduler = Scheduler::new(env, fleet, reporter.clone(), config.limits.concurrent_tables);
+    let (_control, orders) = control();
+    let scheduler = Scheduler::new(env, settings, reporter.clone(), orders);
     let mut scheduling = AbortOnDropHandle::new(tokio::spawn(scheduler.run()));
 
     let failure = tokio::select! {

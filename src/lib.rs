@@ -26,3 +26,4 @@ pub mod storage;
 pub mod table;
 pub mod telemetry;
 pub mod testing;
+pub mod version;

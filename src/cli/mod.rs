@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 done, 1 something failed (a table, a catalog, a server), 2 bad arguments or configuration.
 
+mod arguments;
 mod catalog;
 pub mod check;
 mod inspect;
@@ -12,123 +13,35 @@ mod run;
 mod sandbox;
 mod select;
 
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use arguments::{Arguments, Command};
+use clap::Parser;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Loaded;
 use crate::error::{Error, ErrorKind, Result};
-use crate::telemetry;
+use crate::telemetry::FilterHandle;
 
 /// Exit code of bad arguments or configuration.
 const EXIT_CONFIG: u8 = 2;
 
-/// Keeps Apache Iceberg tables healthy: compacts, expires snapshots, removes orphan files.
-#[derive(Debug, Parser)]
-#[command(name = "icewright", version, about, max_term_width = 100)]
-struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Try it: an embedded catalog, two live writers and the daemon on them, all in this process.
-    ///
-    /// Writes only below DIR. Stop it with Ctrl-C; the same DIR goes on where it stopped.
-    Sandbox {
-        /// Where tables and catalog live.
-        #[arg(long, default_value = "icewright-sandbox")]
-        dir: PathBuf,
-        /// Stop after this long, such as `2m`.
-        #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
-        run_for: Option<Duration>,
-        /// Address of the catalog.
-        #[arg(long, default_value = "127.0.0.1:8181")]
-        catalog_listen: SocketAddr,
-        /// Address of metrics and health.
-        #[arg(long, default_value = "127.0.0.1:9091")]
-        listen: SocketAddr,
-    },
-    /// Serve the embedded Iceberg REST catalog over a local directory, for try-outs and tests.
-    Catalog {
-        /// Where tables and catalog live.
-        #[arg(long)]
-        dir: PathBuf,
-        /// Address to listen on.
-        #[arg(long, default_value = "127.0.0.1:8181")]
-        listen: SocketAddr,
-    },
-    /// Run the daemon: maintain every table that a policy matches, serve metrics and health.
-    Run {
-        #[command(flatten)]
-        config: ConfigArgument,
-    },
-    /// Check a configuration without touching the network. Prints every problem with its line and cure.
-    Check {
-        #[command(flatten)]
-        config: ConfigArgument,
-    },
-    /// Show what each action would do now and why, and why not. Changes nothing.
-    Plan {
-        #[command(flatten)]
-        config: ConfigArgument,
-        /// `catalog.namespace.table`; all maintained tables if left out.
-        table: Option<String>,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// One maintenance pass now, in the foreground.
-    Once {
-        #[command(flatten)]
-        config: ConfigArgument,
-        /// `catalog.namespace.table`; all maintained tables if left out.
-        table: Option<String>,
-        /// Print a JSON report, one line per table.
-        #[arg(long)]
-        json: bool,
-        /// Do only what is due now, instead of waiting for the delay between compaction and clean-up.
-        #[arg(long)]
-        no_wait: bool,
-    },
-    /// Show a table's state as the metrics see it.
-    Inspect {
-        #[command(flatten)]
-        config: ConfigArgument,
-        /// `catalog.namespace.table`.
-        table: String,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-}
-
-#[derive(Debug, clap::Args)]
-struct ConfigArgument {
-    /// The configuration file (TOML).
-    #[arg(long = "config", value_name = "FILE", env = "ICEWRIGHT_CONFIG")]
-    path: PathBuf,
-}
-
-fn duration(text: &str) -> std::result::Result<Duration, String> {
-    crate::config::units::parse_duration(text)
-}
-
 /// Runs the command line and gives its exit code.
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    if let Command::Check { config } = &arguments.command {
+    let Arguments { command, log } = Arguments::parse();
+    if let Command::Check { config } = &command {
         return code(check::check(&config.path, &mut std::io::stdout()));
     }
-    telemetry::init(match arguments.command {
-        Command::Run { .. } | Command::Catalog { .. } => "info",
-        _ => "warn",
-    });
+    if let Command::Completions { shell } = command {
+        print::out(&arguments::completions(shell));
+        return ExitCode::SUCCESS;
+    }
+    let filter = match log.start(command.default_filter()) {
+        Ok(filter) => filter,
+        Err(error) => return failed(&error),
+    };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -136,31 +49,33 @@ pub fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let result = runtime.block_on(dispatch(arguments.command));
+    let result = runtime.block_on(dispatch(command, filter));
     // Blocking work that ignores its token must not keep the process: outputs of unfinished groups are in no snapshot.
     runtime.shutdown_timeout(Duration::from_secs(1));
     match result {
         Ok(exit) => code(exit),
-        Err(error) => {
-            print::err(&format!("icewright: {error}"));
-            ExitCode::from(if error.kind() == ErrorKind::Config { EXIT_CONFIG } else { 1 })
-        }
+        Err(error) => failed(&error),
     }
+}
+
+fn failed(error: &Error) -> ExitCode {
+    print::err(&format!("icewright: {error}"));
+    ExitCode::from(if error.kind() == ErrorKind::Config { EXIT_CONFIG } else { 1 })
 }
 
 fn code(exit: i32) -> ExitCode {
     ExitCode::from(u8::try_from(exit).unwrap_or(1))
 }
 
-async fn dispatch(command: Command) -> Result<i32> {
+async fn dispatch(command: Command, log_filter: FilterHandle) -> Result<i32> {
     let cancel = cancel_on_signal()?;
     match command {
         Command::Sandbox { dir, run_for, catalog_listen, listen } => {
-            sandbox::sandbox(&dir, run_for, catalog_listen, listen, cancel).await
+            sandbox::sandbox(&dir, run_for, catalog_listen, listen, log_filter, cancel).await
         }
         Command::Catalog { dir, listen } => catalog::catalog(&dir, listen, cancel).await,
-        Command::Run { config } => run::run(load(&config.path)?, cancel).await,
-        Command::Check { .. } => Err(Error::internal("check needs no runtime")),
+        Command::Run { config, listen } => run::run(load(&config.path)?, listen, log_filter, cancel).await,
+        Command::Check { .. } | Command::Completions { .. } => Err(Error::internal("this command needs no runtime")),
         Command::Plan { config, table, json } => {
             plan::plan(load(&config.path)?.config, table.as_deref(), json, cancel).await
         }

@@ -1,14 +1,22 @@
 //! `icewright run`: the daemon.
 
+use std::net::SocketAddr;
+
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Loaded;
 use crate::daemon;
 use crate::error::Result;
+use crate::telemetry::FilterHandle;
 
-/// Runs until a signal.
-pub(super) async fn run(loaded: Loaded, cancel: CancellationToken) -> Result<i32> {
-    let listener = daemon::bind(loaded.config.server.listen).await?;
-    daemon::run(&loaded, listener, daemon::Echo::Nothing, cancel).await?;
+/// Runs until a signal. `listen` wins over the configuration, so that one file serves on a laptop and in a container.
+pub(super) async fn run(
+    loaded: Loaded,
+    listen: Option<SocketAddr>,
+    log_filter: FilterHandle,
+    cancel: CancellationToken,
+) -> Result<i32> {
+    let listener = daemon::bind(listen.unwrap_or(loaded.config.server.listen)).await?;
+    daemon::run(&loaded, listener, daemon::Echo::Nothing, log_filter, cancel).await?;
     Ok(0)
 }

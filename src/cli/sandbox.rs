@@ -12,6 +12,7 @@ use crate::daemon;
 use crate::error::{Error, Result};
 use crate::sandbox::catalog::CatalogServer;
 use crate::sandbox::writers::run_writers;
+use crate::telemetry::FilterHandle;
 
 /// Time between commits of each writer.
 const COMMIT_INTERVAL: Duration = Duration::from_secs(2);
@@ -60,6 +61,7 @@ pub(super) async fn sandbox(
     run_for: Option<Duration>,
     catalog_listen: SocketAddr,
     listen: SocketAddr,
+    log_filter: FilterHandle,
     cancel: CancellationToken,
 ) -> Result<i32> {
     let catalog = CatalogServer::open(dir)?;
@@ -80,7 +82,7 @@ pub(super) async fn sandbox(
     let catalog_stop = CancellationToken::new();
     let serving = tokio::spawn(catalog.serve(catalog_listener, catalog_stop.clone()));
     let writers = tokio::spawn(run_writers(format!("http://{catalog_address}"), COMMIT_INTERVAL, cancel.clone()));
-    let daemon = daemon::run(&loaded, listener, daemon::Echo::Lines, cancel.clone());
+    let daemon = daemon::run(&loaded, listener, daemon::Echo::Lines, log_filter, cancel.clone());
     tokio::pin!(daemon, writers);
     let timed = async {
         match run_for {

@@ -2,6 +2,7 @@
 //! immutable, so each is read once and its summary kept.
 
 mod cache;
+mod sizes;
 mod stats;
 mod summary;
 
@@ -12,6 +13,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use iceberg::spec::{ManifestContentType, ManifestFile, SnapshotRef};
 
 pub use cache::ManifestCache;
+pub use sizes::{SIZE_BOUNDS, SizeBucket, SizeHistogram};
 pub use stats::PartitionStats;
 use stats::StatsBuilder;
 use summary::ManifestSummary;
@@ -58,6 +60,15 @@ pub struct TableStats {
     pub all_files: u64,
     /// Their bytes.
     pub all_file_bytes: u64,
+    /// The live data files of the current snapshot by size.
+    pub size_histogram: SizeHistogram,
+}
+
+impl TableStats {
+    /// Live delete files of every kind.
+    pub fn delete_files(&self) -> u64 {
+        self.position_delete_files + self.equality_delete_files + self.deletion_vectors
+    }
 }
 
 /// The table's live files as of the snapshot that `table` was loaded with, in manifest order. Up to `concurrency` manifests are

@@ -61,6 +61,7 @@ impl StatsBuilder {
         stats.data_files += summary.data_files.len() as u64;
         let small = summary.data_files.iter().filter(|mark| mark.bytes < self.min_file_size_bytes);
         stats.small_data_files += small.count() as u64;
+        summary.data_files.iter().for_each(|mark| stats.size_histogram.add(mark.bytes));
         stats.position_delete_files += summary.position_delete_files;
         stats.equality_delete_files += summary.equality_delete_files;
         stats.deletion_vectors += summary.deletion_vectors;

@@ -13,8 +13,10 @@ use crate::policy::TableName;
 use crate::report::Action;
 use crate::report::metrics::{self, Backoff, Metrics, RunCounts, RunRecord};
 use crate::report::run_report::{RewriteReport, outcome_of};
+use crate::schedule::control::Pause;
 use crate::schedule::due::{NextStep, Step};
 use crate::schedule::run_table::{CleanUpReport, Run, StepDone, StepReport};
+use crate::schedule::scheduler::Queue;
 use crate::server::{Liveness, Readiness};
 
 /// Tells the world what happens.
@@ -105,6 +107,37 @@ impl Reporter {
         self.metrics.set_step(name, step);
         let until_ms = (failures > 0).then_some(next.at_ms);
         self.metrics.set_backoff(name, Backoff { consecutive_failures: failures, until_ms, quarantined });
+    }
+
+    /// An operator stopped the table; what runs comes to its end.
+    pub fn table_paused(&self, name: &TableName, pause: &Pause) {
+        tracing::info!(table = %name, reason = pause.reason, "paused: no step begins until it is resumed");
+    }
+
+    /// An operator let the table go on.
+    pub fn table_resumed(&self, name: &TableName) {
+        tracing::info!(table = %name, "resumed");
+    }
+
+    /// An operator stopped everything; what runs comes to its end.
+    pub fn daemon_paused(&self, pause: &Pause) {
+        tracing::info!(reason = pause.reason, "paused: no step of any table begins until it is resumed");
+    }
+
+    /// An operator let everything go on.
+    pub fn daemon_resumed(&self) {
+        tracing::info!("resumed");
+    }
+
+    /// An operator wants a table compacted now.
+    pub fn run_asked_for(&self, name: &TableName) {
+        tracing::info!(table = %name, "compaction asked for");
+    }
+
+    /// How many tables run and wait has changed.
+    pub fn queue(&self, queue: Queue) {
+        let Queue { running, queued, limit, oldest_queued_s } = queue;
+        tracing::trace!(running, queued, limit, oldest_queued_s, "queue");
     }
 
     /// A step begins.

@@ -2,6 +2,7 @@
 //! It changes nothing and decides nothing.
 
 pub mod events;
+pub mod health;
 pub mod metrics;
 pub mod run_report;
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt, stream};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -17,36 +18,40 @@ use crate::schedule::env::Env;
 use crate::schedule::fleet::Fleet;
 use crate::schedule::rewrite_data_files::INSPECT_CONCURRENCY;
 use crate::schedule::run_table::Subject;
+use crate::schedule::settings::Settings;
 
 /// Tables looked at at the same time.
 const TABLES_CONCURRENCY: usize = 4;
 /// How often the collector looks for tables that are due; a new table is seen this soon.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Collects each maintained table's numbers `every` so often until the process is told to stop.
-/// A round begins only after the one before has ended.
-pub async fn collect_forever(env: Env, fleet: Arc<Fleet>, reporter: Arc<Reporter>, every: Duration) {
+/// Collects each maintained table's numbers as often as the settings say until the process is told to stop.
+/// A round begins only after the one before has ended, and keeps the settings it began with.
+pub async fn collect_forever(env: Env, settings: watch::Receiver<Settings>, reporter: Arc<Reporter>) {
     let cancel = env.cancel.clone();
     tokio::select! {
         () = cancel.cancelled() => {}
-        () = rounds(&env, &fleet, &reporter, every) => {}
+        () = rounds(&env, &settings, &reporter) => {}
     }
 }
 
-async fn rounds(env: &Env, fleet: &Fleet, reporter: &Reporter, every: Duration) {
+async fn rounds(env: &Env, settings: &watch::Receiver<Settings>, reporter: &Reporter) {
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut begun: HashMap<TableName, Instant> = HashMap::new();
     loop {
         tick.tick().await;
         let now = Instant::now();
-        let maintained = reporter.maintained();
+        let Settings { fleet, collect_every: every, .. } = settings.borrow().clone();
+        let mut maintained = reporter.maintained();
+        // Settings may be newer than what the scheduler has told.
+        maintained.retain(|name| fleet.maintains(name));
         begun.retain(|name, _| maintained.contains(name));
         let is_due = |name: &TableName| begun.get(name).is_none_or(|at| now.duration_since(*at) >= every);
         let due: Vec<TableName> = maintained.into_iter().filter(is_due).collect();
         begun.extend(due.iter().map(|name| (name.clone(), now)));
         // Collected first: a stream over a closure that borrows is not provably `Send`.
-        let looks: Vec<_> = due.into_iter().map(|name| look(env, fleet, reporter, name)).collect();
+        let looks: Vec<_> = due.into_iter().map(|name| look(env, &fleet, reporter, name)).collect();
         stream::iter(looks).buffer_unordered(TABLES_CONCURRENCY).collect::<()>().await;
     }
 }

@@ -39,6 +39,11 @@ impl NextStep {
     fn new(step: Step, at_ms: i64, why: &'static str) -> Self {
         Self { step, at_ms, why }
     }
+
+    /// Compaction now, as an operator wants it.
+    pub fn asked_for(now_ms: i64) -> Self {
+        Self::new(Step::RewriteDataFiles, now_ms, "asked for")
+    }
 }
 
 /// Where a table stands.
@@ -99,6 +104,25 @@ pub fn after_clean_up(since_ms: i64, policy: &TablePolicy, now_ms: i64) -> Resul
     Ok(NextStep::new(Step::RewriteDataFiles, at_ms.max(now_ms), "schedule"))
 }
 
+/// What a table waits for after its policy has changed. What is due, and a wait after a failure, stay as they are.
+///
+/// `failing`: the step `waiting` has failed before. `since_ms`: from when the schedule counts.
+pub fn after_change(
+    waiting: &NextStep,
+    failing: bool,
+    since_ms: i64,
+    last_own_commit_ms: Option<i64>,
+    policy: &TablePolicy,
+    delay: Duration,
+    now_ms: i64,
+) -> Result<NextStep> {
+    match waiting.step {
+        _ if failing || waiting.at_ms <= now_ms => Ok(waiting.clone()),
+        Step::RewriteDataFiles => after_clean_up(since_ms, policy, now_ms),
+        Step::CleanUp => Ok(after_rewrite(last_own_commit_ms, delay, now_ms)),
+    }
+}
+
 /// How a step ended, as far as the next one is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
@@ -123,6 +147,11 @@ impl Failures {
     /// The larger number.
     pub fn most(self) -> u32 {
         self.rewrite_data_files.max(self.clean_up)
+    }
+
+    /// Whether this step has failed and not gone well since.
+    pub fn is_failing(mut self, step: Step) -> bool {
+        *self.of(step) > 0
     }
 
     fn of(&mut self, step: Step) -> &mut u32 {

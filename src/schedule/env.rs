@@ -24,8 +24,10 @@ pub struct Env {
     pub threads: usize,
     /// Runs under way in this process; their files are nobody's orphans.
     pub active: ActiveRuns,
-    /// A run is given up after this, so that what an older run left behind is provably garbage.
+    /// A run is given up after this.
     pub run_timeout: Duration,
+    /// What an older run left behind is provably garbage: the longest run timeout that this process has had.
+    pub run_over_after: Duration,
     /// Set when the process shall stop.
     pub cancel: CancellationToken,
 }

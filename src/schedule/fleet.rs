@@ -30,12 +30,28 @@ const REMEMBERED_FOR: Duration = Duration::from_secs(15 * 60);
 
 type Directories = HashMap<TableName, (Instant, Vec<String>)>;
 
-/// All tables within reach.
+/// All tables within reach. It never changes: a new configuration makes a new fleet, which shares the catalogs that stay.
 pub struct Fleet {
-    catalogs: BTreeMap<String, Member>,
+    catalogs: BTreeMap<String, Arc<Known>>,
     policies: PolicySet,
+}
+
+/// A catalog, and what is remembered of its tables.
+struct Known {
+    member: Member,
     /// Directories of tables seen, and when.
     directories: Mutex<Directories>,
+}
+
+/// What another fleet means for a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Change {
+    /// It has another policy.
+    Policy,
+    /// Its catalog is reached in another way; it may even be another table.
+    Catalog,
+    /// Its catalog is not configured any more, or no policy matches it.
+    Left,
 }
 
 /// One catalog with the way to its tables' files.
@@ -76,7 +92,42 @@ impl OpenStore for ConfiguredStores {
 impl Fleet {
     /// A fleet of these catalogs, by their names in the configuration.
     pub fn new(catalogs: BTreeMap<String, Member>, policies: PolicySet) -> Self {
-        Self { catalogs, policies, directories: Mutex::default() }
+        let catalogs = catalogs.into_iter().map(|(name, member)| (name, Arc::new(Known::new(member)))).collect();
+        Self { catalogs, policies }
+    }
+
+    /// A fleet of the catalogs `names`: those in `rebuilt`, and this fleet's own for the rest.
+    /// A name that neither knows is left out.
+    #[must_use]
+    pub fn successor<'n>(
+        &self,
+        names: impl IntoIterator<Item = &'n String>,
+        mut rebuilt: BTreeMap<String, Member>,
+        policies: PolicySet,
+    ) -> Self {
+        let known = |name: &String| match rebuilt.remove(name) {
+            Some(member) => Some((name.clone(), Arc::new(Known::new(member)))),
+            None => self.catalogs.get(name).map(|known| (name.clone(), known.clone())),
+        };
+        Self { catalogs: names.into_iter().filter_map(known).collect(), policies }
+    }
+
+    /// What a table that `before` maintained has to do with this fleet; `None`: all is as it was.
+    pub fn change_since(&self, before: &Self, name: &TableName) -> Option<Change> {
+        let Some(catalog) = self.catalogs.get(&name.catalog) else { return Some(Change::Left) };
+        if !self.maintains(name) {
+            return Some(Change::Left);
+        }
+        if !before.catalogs.get(&name.catalog).is_some_and(|known| Arc::ptr_eq(known, catalog)) {
+            return Some(Change::Catalog);
+        }
+        let policy = |fleet: &Self| fleet.policies.resolve(name).ok().flatten().map(|resolved| resolved.policy);
+        (policy(before) != policy(self)).then_some(Change::Policy)
+    }
+
+    /// Whether a policy matches a table, be it one that contradicts another.
+    pub fn maintains(&self, name: &TableName) -> bool {
+        !matches!(self.policies.resolve(name), Ok(None))
     }
 
     /// Names of the catalogs.
@@ -92,21 +143,22 @@ impl Fleet {
         })
     }
 
-    fn member(&self, catalog: &str) -> Result<&Member> {
+    fn known(&self, catalog: &str) -> Result<&Known> {
         self.catalogs
             .get(catalog)
+            .map(Arc::as_ref)
             .ok_or_else(|| Error::new(ErrorKind::Config, format!("no catalog `{catalog}` is configured")))
     }
 
     /// The tables of a catalog that a policy matches.
     pub async fn discover(&self, catalog: &str) -> Result<Vec<TableName>> {
         let all = self.all_tables(catalog).await?;
-        Ok(all.into_iter().filter(|name| !matches!(self.policies.resolve(name), Ok(None))).collect())
+        Ok(all.into_iter().filter(|name| self.maintains(name)).collect())
     }
 
     /// Every table of a catalog, through all levels of namespaces.
     pub async fn all_tables(&self, catalog: &str) -> Result<Vec<TableName>> {
-        let member = self.member(catalog)?;
+        let member = &self.known(catalog)?.member;
         let mut open: Vec<NamespaceIdent> = member.catalog.list_namespaces(None).await?;
         let mut tables = Vec::new();
         let mut seen = 0;
@@ -128,10 +180,11 @@ impl Fleet {
 
     /// Loads a table and opens its store.
     pub async fn open(&self, name: &TableName) -> Result<TableHandle> {
-        let member = self.member(&name.catalog)?;
+        let known = self.known(&name.catalog)?;
+        let member = &known.member;
         let ident = ident(name)?;
         let loaded = member.catalog.load_table(&ident).await.context(|| format!("load table {name}"))?;
-        self.remember(name, own_directories(&loaded)?);
+        known.remember(name, own_directories(&loaded)?);
         let store = member.stores.open(&member.catalog, &ident, &loaded).await?;
         Ok(TableHandle {
             catalog_name: name.catalog.clone(),
@@ -144,26 +197,39 @@ impl Fleet {
 
     /// Names and directories of all other tables in the same catalog.
     pub async fn neighbours(&self, name: &TableName) -> Result<Vec<(String, String)>> {
-        let member = self.member(&name.catalog)?;
+        let known = self.known(&name.catalog)?;
         let others = self.all_tables(&name.catalog).await?.into_iter().filter(|other| other != name);
         // Collected first: a stream over a closure that borrows is not provably `Send`.
-        let look_ups: Vec<_> = others.map(|other| self.directories_of(member, other)).collect();
+        let look_ups: Vec<_> = others.map(|other| known.directories_of(other)).collect();
         let located: Vec<Vec<(String, String)>> =
             stream::iter(look_ups).buffer_unordered(LOOK_UP_CONCURRENCY).try_collect().await?;
         Ok(located.into_iter().flatten().collect())
     }
 
-    async fn directories_of(&self, member: &Member, other: TableName) -> Result<Vec<(String, String)>> {
+    /// Drops what is remembered of a table.
+    pub fn forget(&self, name: &TableName) {
+        if let Ok(known) = self.known(&name.catalog) {
+            known.directories().remove(name);
+        }
+    }
+}
+
+impl Known {
+    fn new(member: Member) -> Self {
+        Self { member, directories: Mutex::default() }
+    }
+
+    async fn directories_of(&self, other: TableName) -> Result<Vec<(String, String)>> {
         let directories = match self.remembered(&other) {
             Some(directories) => directories,
-            None => self.look_up(member, &other).await?,
+            None => self.look_up(&other).await?,
         };
         Ok(directories.into_iter().map(|directory| (other.to_string(), directory)).collect())
     }
 
     /// A table that is gone meanwhile has no directories.
-    async fn look_up(&self, member: &Member, other: &TableName) -> Result<Vec<String>> {
-        match member.catalog.declared_paths(&ident(other)?).await {
+    async fn look_up(&self, other: &TableName) -> Result<Vec<String>> {
+        match self.member.catalog.declared_paths(&ident(other)?).await {
             Ok(declared) => {
                 let directories = directories(&declared)?;
                 self.remember(other, directories.clone());
@@ -174,22 +240,17 @@ impl Fleet {
         }
     }
 
-    /// Drops what is remembered of a table.
-    pub fn forget(&self, name: &TableName) {
-        self.known().remove(name);
-    }
-
     fn remember(&self, name: &TableName, directories: Vec<String>) {
-        self.known().insert(name.clone(), (Instant::now(), directories));
+        self.directories().insert(name.clone(), (Instant::now(), directories));
     }
 
     fn remembered(&self, name: &TableName) -> Option<Vec<String>> {
-        let known = self.known();
+        let known = self.directories();
         let (seen, directories) = known.get(name)?;
         (seen.elapsed() < REMEMBERED_FOR).then(|| directories.clone())
     }
 
-    fn known(&self) -> MutexGuard<'_, Directories> {
+    fn directories(&self) -> MutexGuard<'_, Directories> {
         self.directories.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

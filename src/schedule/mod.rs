@@ -1,9 +1,13 @@
 //! When and in which order things happen. [`run_table`] tells the story of one run; [`scheduler`] is the one endless loop.
 
 pub mod collector;
+pub mod control;
 pub mod due;
+mod entry;
 pub mod env;
 pub mod fleet;
 pub mod rewrite_data_files;
 pub mod run_table;
 pub mod scheduler;
+pub mod settings;
+mod worker;

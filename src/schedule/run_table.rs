@@ -284,7 +284,7 @@ impl Subject {
         OrphanRequest {
             policy: &self.resolved.policy,
             commit_interval: self.commit_interval,
-            run_timeout: env.run_timeout,
+            run_timeout: env.run_over_after,
             now_ms: env.clock.now_ms(),
             is_active,
             neighbours,

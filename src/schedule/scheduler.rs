@@ -1,112 +1,71 @@
-//! The one endless loop: finds tables, starts the steps that are due, oldest first, within the limits.
-//! A waiting table holds no worker, and a failing one only waits longer.
+//! The one endless loop: finds tables, starts the steps that are due, oldest first, within the limits; takes orders, and new
+//! settings. A waiting table holds no worker, and a failing one only waits longer.
 
-use std::any::Any;
 use std::collections::{HashMap, HashSet};
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinError, JoinSet};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::policy::TableName;
-use crate::report::Action;
 use crate::report::events::Reporter;
-use crate::rewrite::Progress;
-use crate::schedule::due::{self, Ended, Failures, NextStep, Standing, Step};
+use crate::schedule::control::{Command, Order, Orders, Pause};
+use crate::schedule::due::{self, Ended, NextStep, Step};
+use crate::schedule::entry::Entry;
 use crate::schedule::env::Env;
-use crate::schedule::fleet::Fleet;
-use crate::schedule::run_table::{Run, StepDone, Subject, clean_up_step, rewrite_step};
-use crate::table::history::last_own_run;
+use crate::schedule::fleet::Change;
+use crate::schedule::run_table::Run;
+use crate::schedule::settings::Settings;
+use crate::schedule::worker::{Finished, Listing, Progressed, Shared};
 
 /// How often the loop looks for due tables.
 const TICK: Duration = Duration::from_millis(500);
-/// How often a catalog is asked for its tables.
-const DISCOVER_EVERY: Duration = Duration::from_secs(30);
 
-/// What the scheduler knows of a table.
-#[derive(Debug)]
-struct Entry {
-    next: NextStep,
-    /// Whether `next` was found out from the table; until then it means "look at the table".
-    known: bool,
-    running: bool,
-    /// It left the catalog while a step was running.
-    gone: bool,
-    failures: Failures,
-    /// The run whose delay `next` waits for, or whose step is running.
-    run: Option<Run>,
-    /// The metadata that was found invalid: until it changes, the table is left alone.
-    quarantine: Option<String>,
-}
-
-impl Entry {
-    fn new(now_ms: i64) -> Self {
-        let next = NextStep { step: Step::RewriteDataFiles, at_ms: now_ms, why: "just found" };
-        Self {
-            next,
-            known: false,
-            running: false,
-            gone: false,
-            failures: Failures::default(),
-            run: None,
-            quarantine: None,
-        }
-    }
-}
-
-/// What a worker hands back.
-struct Finished {
-    name: TableName,
-    run: Run,
-    step: Step,
-    progress: Progressed,
-}
-
-enum Progressed {
-    /// The table was looked at.
-    Looked(Standing),
-    /// The step turned out not to be due yet.
-    NotDue(NextStep),
-    /// The table is still as invalid as it was.
-    Quarantined,
-    /// The step was done on this metadata.
-    Stepped(Box<StepDone>, String),
-    /// The step could not be begun.
-    NotBegun(Error),
-    /// The step ended in the middle, by a bug of ours.
-    Panicked(Error),
-}
-
-/// What workers share.
-#[derive(Clone)]
-struct Shared {
-    env: Env,
-    fleet: Arc<Fleet>,
-    reporter: Arc<Reporter>,
+/// How many tables run and wait.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Queue {
+    /// Tables with a step under way.
+    pub running: usize,
+    /// Tables that are due and wait for a worker.
+    pub queued: usize,
+    /// Tables that may run at the same time.
+    pub limit: usize,
+    /// How long the first of the queue has been due, whole seconds; 0 if there is none.
+    pub oldest_queued_s: u64,
 }
 
 /// Runs maintenance until the environment's token is cancelled, then waits for what is under way.
 /// Dropping it, or the future of [`Scheduler::run`], stops everything at once.
 pub struct Scheduler {
     shared: Shared,
+    settings: watch::Receiver<Settings>,
+    orders: Orders,
     concurrent_tables: usize,
+    paused: Option<Pause>,
     tables: HashMap<TableName, Entry>,
     workers: JoinSet<Finished>,
+    /// As it was told last.
+    queue: Queue,
 }
 
 impl Scheduler {
-    /// A scheduler for the fleet's tables.
-    pub fn new(env: Env, fleet: Arc<Fleet>, reporter: Arc<Reporter>, concurrent_tables: usize) -> Self {
-        Self {
-            shared: Shared { env, fleet, reporter },
-            concurrent_tables: concurrent_tables.max(1),
+    /// A scheduler for the tables of the settings' fleet. The settings' run timeout takes the place of the environment's.
+    pub fn new(env: Env, settings: watch::Receiver<Settings>, reporter: Arc<Reporter>, orders: Orders) -> Self {
+        let current = settings.borrow().clone();
+        let mut scheduler = Self {
+            shared: Shared { env, fleet: current.fleet.clone(), reporter },
+            settings,
+            orders,
+            concurrent_tables: 1,
+            paused: None,
             tables: HashMap::new(),
             workers: JoinSet::new(),
-        }
+            queue: Queue::default(),
+        };
+        scheduler.use_settings(current);
+        scheduler
     }
 
     /// The loop.
@@ -114,23 +73,27 @@ impl Scheduler {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let (sender, mut found) = mpsc::channel(1);
-        // A catalog that is slow to answer does not hold up the others. All end when the set is dropped.
-        let mut discovery = JoinSet::new();
-        for catalog in self.shared.fleet.catalog_names() {
-            discovery.spawn(discover(self.shared.clone(), catalog, sender.clone()));
-        }
+        let mut discovery = self.start_discovery(&sender);
         let cancel = self.shared.env.cancel.clone();
         loop {
             tokio::select! {
                 () = cancel.cancelled() => break,
-                Some((catalog, names)) = found.recv() => self.take_in(&catalog, names),
+                Some(listing) = found.recv() => self.take_in(listing),
                 Some(finished) = self.workers.join_next() => self.finish(finished),
+                Some(order) = self.orders.next() => self.obey(order),
+                // Nobody publishes settings any more while the process stops; that is no reason to stop here.
+                Ok(()) = self.settings.changed() => {
+                    let settings = self.settings.borrow_and_update().clone();
+                    self.use_settings(settings);
+                    discovery = self.start_discovery(&sender);
+                }
                 _ = tick.tick() => {}
             }
             self.heartbeat();
             self.start_due();
         }
-        drop(discovery);
+        drop((discovery, found));
+        self.orders.close();
         while !self.workers.is_empty() {
             tokio::select! {
                 Some(finished) = self.workers.join_next() => self.finish(finished),
@@ -140,12 +103,48 @@ impl Scheduler {
     }
 
     fn heartbeat(&self) {
-        self.shared.reporter.heartbeat(self.shared.env.clock.now_ms());
+        self.shared.reporter.heartbeat(self.now_ms());
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.shared.env.clock.now_ms()
+    }
+
+    /// A catalog that is slow to answer does not hold up the others. All end when the set is dropped.
+    fn start_discovery(&self, found: &mpsc::Sender<Listing>) -> JoinSet<()> {
+        let catalogs = self.shared.fleet.catalog_names().into_iter();
+        catalogs.map(|catalog| self.shared.clone().discover(catalog, found.clone())).collect()
+    }
+
+    /// What runs goes on as it began. Tables that are not maintained any more go, others learn what changed for them.
+    fn use_settings(&mut self, settings: Settings) {
+        let now = self.now_ms();
+        self.concurrent_tables = settings.concurrent_tables.max(1);
+        let env = &mut self.shared.env;
+        env.run_timeout = settings.run_timeout;
+        env.run_over_after = env.run_over_after.max(settings.run_timeout);
+        let before = std::mem::replace(&mut self.shared.fleet, settings.fleet);
+        let mut gone = Vec::new();
+        for (name, entry) in &mut self.tables {
+            let Some(change) = self.shared.fleet.change_since(&before, name) else { continue };
+            entry.gone |= change == Change::Left;
+            if entry.gone && !entry.running {
+                gone.push(name.clone());
+            }
+            entry.reconsider(change, now);
+        }
+        for name in gone {
+            self.forget(&name);
+        }
     }
 
     /// Adds new tables of a catalog and forgets those that are gone.
-    fn take_in(&mut self, catalog: &str, names: Vec<TableName>) {
-        let now = self.shared.env.clock.now_ms();
+    fn take_in(&mut self, Listing { fleet, catalog, names }: Listing) {
+        // It was on its way when the settings changed, and says nothing about the present policies and catalogs.
+        if !Arc::ptr_eq(&fleet, &self.shared.fleet) {
+            return;
+        }
+        let now = self.now_ms();
         let names: HashSet<TableName> = names.into_iter().collect();
         let mut gone = Vec::new();
         for (name, entry) in self.tables.iter_mut().filter(|(name, _)| name.catalog == catalog) {
@@ -171,85 +170,137 @@ impl Scheduler {
         self.shared.reporter.table_gone(name);
     }
 
-    /// Starts due tables, the longest overdue first.
-    fn start_due(&mut self) {
-        let free = self.concurrent_tables.saturating_sub(self.workers.len());
-        if free == 0 {
-            return;
+    fn obey(&mut self, order: Order) {
+        let result = match &order.command {
+            Command::RunNow(name) => self.run_now(name),
+            Command::Pause(None, reason) => {
+                let pause =
+                    self.paused.insert(Pause { reason: reason.clone(), since_ms: self.shared.env.clock.now_ms() });
+                self.shared.reporter.daemon_paused(pause);
+                Ok(())
+            }
+            Command::Pause(Some(name), reason) => self.pause(name, reason),
+            Command::Resume(None) => {
+                if self.paused.take().is_some() {
+                    self.shared.reporter.daemon_resumed();
+                }
+                Ok(())
+            }
+            Command::Resume(Some(name)) => self.resume(name),
+        };
+        order.answer(result);
+    }
+
+    fn run_now(&mut self, name: &TableName) -> Result<()> {
+        let now = self.now_ms();
+        let all = self.paused.clone().map(|pause| ("everything".to_owned(), pause));
+        let entry = known(&mut self.tables, name)?;
+        if let Some((what, Pause { reason, .. })) = all.or(entry.paused.clone().map(|pause| (name.to_string(), pause)))
+        {
+            return Err(Error::new(ErrorKind::Conflict, format!("{what} is paused ({reason}): resume it first")));
         }
-        let now = self.shared.env.clock.now_ms();
-        let waiting = self.tables.iter().filter(|(_, entry)| !entry.running && entry.next.at_ms <= now);
-        let mut due: Vec<(i64, TableName)> = waiting.map(|(name, entry)| (entry.next.at_ms, name.clone())).collect();
+        entry.run_now(now);
+        self.shared.reporter.run_asked_for(name);
+        self.tell_wait(name);
+        Ok(())
+    }
+
+    fn pause(&mut self, name: &TableName, reason: &str) -> Result<()> {
+        let since_ms = self.now_ms();
+        let pause = known(&mut self.tables, name)?.paused.insert(Pause { reason: reason.to_owned(), since_ms });
+        self.shared.reporter.table_paused(name, pause);
+        Ok(())
+    }
+
+    fn resume(&mut self, name: &TableName) -> Result<()> {
+        if known(&mut self.tables, name)?.paused.take().is_some() {
+            self.shared.reporter.table_resumed(name);
+        }
+        Ok(())
+    }
+
+    /// Starts due tables, those asked for first, then the longest overdue.
+    fn start_due(&mut self) {
+        let now = self.now_ms();
+        let mut due: Vec<((bool, i64), TableName)> = Vec::new();
+        if self.paused.is_none() {
+            let waiting = self.tables.iter().filter(|(_, entry)| entry.is_due(now));
+            due.extend(waiting.map(|(name, entry)| (entry.turn(), name.clone())));
+        }
         due.sort_unstable();
-        for (_, name) in due.into_iter().take(free) {
+        let free = self.concurrent_tables.saturating_sub(self.workers.len()).min(due.len());
+        let left = due.split_off(free);
+        for (_, name) in due {
             self.start(name);
+        }
+        let oldest = left.iter().map(|((_, at_ms), _)| now.saturating_sub(*at_ms)).max().unwrap_or(0);
+        let queue = Queue {
+            running: self.workers.len(),
+            queued: left.len(),
+            limit: self.concurrent_tables,
+            oldest_queued_s: oldest.unsigned_abs() / 1000,
+        };
+        if queue != self.queue {
+            self.queue = queue;
+            self.shared.reporter.queue(queue);
         }
     }
 
     fn start(&mut self, name: TableName) {
         let Some(entry) = self.tables.get_mut(&name) else { return };
-        entry.running = true;
-        let step = entry.next.step;
-        // The clean-ups belong to the run whose delay they waited for.
-        let run = match (step, entry.run) {
-            (Step::CleanUp, Some(run)) => run,
-            _ => Run::start(&self.shared.env),
-        };
-        entry.run = Some(run);
-        let wanted = entry.known.then_some(step);
-        let (shared, quarantine) = (self.shared.clone(), entry.quarantine.clone());
-        self.workers.spawn(async move {
-            // What a panic leaves behind is dropped or lies behind locks that bear it.
-            let work = AssertUnwindSafe(advance(&shared, &name, run, wanted, quarantine)).catch_unwind();
-            let progress = match work.await {
-                Ok(Ok(progress)) => progress,
-                Ok(Err(error)) => Progressed::NotBegun(error),
-                Err(panic) => {
-                    Progressed::Panicked(Error::internal(format!("panicked: {}", panic_text(panic.as_ref()))))
-                }
-            };
-            Finished { name, run, step, progress }
-        });
+        let (step, quarantine) = (entry.next.step, entry.quarantine.clone());
+        let (run, task) = entry.begin(|| Run::start(&self.shared.env));
+        self.workers.spawn(self.shared.clone().work(name, run, task, step, quarantine));
     }
 
-    fn finish(&mut self, finished: Result<Finished, tokio::task::JoinError>) {
+    fn finish(&mut self, finished: Result<Finished, JoinError>) {
         // Workers catch their panics and are aborted only with the scheduler itself.
         let Ok(Finished { name, run, step, progress }) = finished else { return };
+        let now = self.now_ms();
         let Some(entry) = self.tables.get_mut(&name) else { return };
-        entry.running = false;
-        let vanished = matches!(&progress, Progressed::NotBegun(error) if error.kind() == ErrorKind::NotFound);
-        if entry.gone || vanished {
+        if matches!(&progress, Progressed::NotBegun(error) if error.kind() == ErrorKind::NotFound) {
             self.forget(&name);
             return;
         }
         self.shared.settle(entry, &name, run, step, progress);
-        let (failures, quarantined) = (entry.failures.most(), entry.quarantine.is_some());
-        self.shared.reporter.table_waits(&name, &entry.next, failures, quarantined);
+        entry.end(now);
+        if entry.gone {
+            self.forget(&name);
+        } else {
+            self.tell_wait(&name);
+        }
     }
+
+    fn tell_wait(&self, name: &TableName) {
+        if let Some(entry) = self.tables.get(name).filter(|entry| !entry.running) {
+            let (failures, quarantined) = (entry.failures.most(), entry.quarantine.is_some());
+            self.shared.reporter.table_waits(name, &entry.next, failures, quarantined);
+        }
+    }
+}
+
+fn known<'t>(tables: &'t mut HashMap<TableName, Entry>, name: &TableName) -> Result<&'t mut Entry> {
+    tables.get_mut(name).filter(|entry| !entry.gone).ok_or_else(|| {
+        let message = format!("{name} is not maintained: no catalog lists it, or no policy matches it");
+        Error::new(ErrorKind::NotFound, message)
+    })
 }
 
 impl Shared {
     /// Tells what came of a step, and decides what the table waits for.
     fn settle(&self, entry: &mut Entry, name: &TableName, run: Run, step: Step, progress: Progressed) {
         let now = self.env.clock.now_ms();
-        let same_again =
-            |failures: &mut Failures, next: &NextStep| failures.after(step, Ended::Stuck, next.clone(), now);
         match progress {
-            Progressed::Looked(standing) => {
-                entry.known = true;
-                entry.failures = Failures::default();
-                entry.run = Some(Run { since_ms: standing.since_ms, ..run });
-                entry.next = standing.next;
-            }
+            Progressed::Looked(standing) => entry.looked(run, standing),
             Progressed::NotDue(next) => entry.next = next,
-            Progressed::Quarantined => entry.next = same_again(&mut entry.failures, &entry.next),
+            Progressed::Quarantined => entry.stuck(step, now),
             Progressed::Stepped(done, metadata_location) => {
                 entry.quarantine = done.report.is_metadata_invalid().then_some(metadata_location);
                 entry.next = entry.failures.after(step, done.report.ended(), done.other.clone(), now);
                 self.reporter.step_done(name, run, &done, now);
             }
             Progressed::NotBegun(error) => {
-                entry.next = same_again(&mut entry.failures, &entry.next);
+                entry.stuck(step, now);
                 self.reporter.step_failed(name, run, step, &error, now);
             }
             Progressed::Panicked(error) => {
@@ -269,69 +320,5 @@ impl Shared {
                 due::after_clean_up(run.since_ms, &policy, now_ms).ok()
             }
         }
-    }
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("without a message")
-}
-
-/// Looks at the table, or does the step that is due.
-async fn advance(
-    Shared { env, fleet, reporter }: &Shared,
-    name: &TableName,
-    run: Run,
-    step: Option<Step>,
-    quarantine: Option<String>,
-) -> Result<Progressed> {
-    let subject = Subject::load(fleet, name).await?;
-    let metadata_location = subject.table.loaded.metadata_location.clone();
-    let Some(step) = step else {
-        if let Some(own) = last_own_run(&subject.table.loaded).filter(|own| own.complete) {
-            reporter.known_success(name, Action::RewriteDataFiles, own.committed_ms);
-        }
-        return Ok(Progressed::Looked(subject.first_step(env.clock.now_ms())?));
-    };
-    if quarantine.as_ref() == Some(&metadata_location) {
-        return Ok(Progressed::Quarantined);
-    }
-    let done = match step {
-        Step::RewriteDataFiles => {
-            reporter.step_started(name, run, step);
-            rewrite_step(env, &subject, run, Arc::new(Progress::default())).await
-        }
-        Step::CleanUp => {
-            let now = env.clock.now_ms();
-            let due = subject.clean_up_due(now);
-            // Somebody else has compacted meanwhile, or the step before ended without telling when it had committed.
-            if due.at_ms > now {
-                return Ok(Progressed::NotDue(due));
-            }
-            reporter.step_started(name, run, step);
-            let started = |action| reporter.action_started(name, action);
-            clean_up_step(env, fleet, name, &subject, run, &started).await?
-        }
-    };
-    Ok(Progressed::Stepped(Box::new(done), metadata_location))
-}
-
-/// Asks a catalog for its tables, again and again.
-async fn discover(
-    Shared { fleet, reporter, .. }: Shared,
-    catalog: String,
-    found: mpsc::Sender<(String, Vec<TableName>)>,
-) {
-    loop {
-        match fleet.discover(&catalog).await {
-            Ok(names) => {
-                reporter.catalog_reached(&catalog);
-                if found.send((catalog.clone(), names)).await.is_err() {
-                    return;
-                }
-            }
-            Err(error) => reporter.catalog_failed(&catalog, &error),
-        }
-        tokio::time::sleep(DISCOVER_EVERY).await;
     }
 }

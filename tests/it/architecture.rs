@@ -8,11 +8,12 @@ use icewright::report::metrics::{Metrics, RunCounts, RunRecord};
 use icewright::report::{Action, Outcome};
 
 /// Every module with the modules it may use, each of which stands above it: so no arrow goes back.
-const LAYERS: [(&str, &[&str]); 24] = [
+const LAYERS: [(&str, &[&str]); 25] = [
     ("error", &[]),
     ("clock", &[]),
     ("run_id", &[]),
-    ("telemetry", &[]),
+    ("version", &[]),
+    ("telemetry", &["error"]),
     ("http_client", &["error"]),
     ("catalog", &["clock", "error", "http_client"]),
     ("storage", &["catalog", "clock", "error", "http_client", "run_id"]),
@@ -33,8 +34,11 @@ const LAYERS: [(&str, &[&str]); 24] = [
             "run_id", "storage", "table",
         ],
     ),
-    ("server", &["clock", "error", "report"]),
-    ("daemon", &["catalog", "clock", "config", "error", "inspect", "report", "rewrite", "schedule", "server"]),
+    ("server", &["clock", "error", "report", "telemetry"]),
+    (
+        "daemon",
+        &["catalog", "clock", "config", "error", "inspect", "report", "rewrite", "schedule", "server", "telemetry"],
+    ),
     ("sandbox", &["catalog", "clock", "error", "meta", "storage"]),
     (
         "cli",
@@ -52,6 +56,7 @@ const LAYERS: [(&str, &[&str]); 24] = [
             "sandbox",
             "schedule",
             "telemetry",
+            "version",
         ],
     ),
     ("main", &[]),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use icewright::report::metrics::Metrics;
 use icewright::server::{Liveness, Readiness, ServerState, serve};
+use icewright::telemetry::FilterHandle;
 use icewright::testing::SetClock;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -25,6 +26,7 @@ async fn start() -> Server {
         readiness: Arc::new(Readiness::new(["lake".to_owned(), "pond".to_owned()])),
         liveness: Arc::new(Liveness::new(1_000_000, Duration::from_secs(60))),
         clock: clock.clone(),
+        log_filter: FilterHandle::detached("info"),
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("an address");

@@ -3,6 +3,7 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 
 use super::*;
+use crate::inspect::SizeHistogram;
 
 fn table(name: &str) -> TableName {
     name.parse().expect(name)
@@ -27,6 +28,7 @@ fn stats(seed: u64) -> TableStats {
         partition_bytes_mean: 48_000_000.5,
         all_files: 90 + seed,
         all_file_bytes: 9_000_000 * seed,
+        size_histogram: SizeHistogram::default(),
     }
 }
 

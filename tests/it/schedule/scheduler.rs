@@ -11,10 +11,13 @@ use icewright::policy::TableName;
 use icewright::report::events::Reporter;
 use icewright::report::metrics::Metrics;
 use icewright::schedule::collector::collect_forever;
+use icewright::schedule::control::{Control, control};
 use icewright::schedule::scheduler::Scheduler;
+use icewright::schedule::settings::Settings;
 use icewright::server::{Liveness, Readiness};
 use icewright::storage::Store;
 use icewright::testing::{Operation, StoreFault};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +28,8 @@ pub(super) struct Daemon {
     pub(super) metrics: Arc<Metrics>,
     pub(super) reporter: Arc<Reporter>,
     pub(super) cancel: CancellationToken,
+    pub(super) control: Control,
+    pub(super) settings: watch::Sender<Settings>,
     pub(super) scheduler: JoinHandle<()>,
     pub(super) collector: JoinHandle<()>,
 }
@@ -36,15 +41,22 @@ impl Daemon {
         let readiness = Arc::new(Readiness::new(["lake".to_owned()]));
         let liveness = Arc::new(Liveness::new(lake.clock.now_ms(), Duration::from_secs(60)));
         let reporter = Arc::new(Reporter::new(metrics.clone(), readiness, liveness, false));
-        let fleet = lake.fleet(POLICY);
+        let (settings, current) = watch::channel(Settings {
+            fleet: lake.fleet(POLICY),
+            concurrent_tables,
+            run_timeout: env.run_timeout,
+            collect_every: 5 * MINUTE,
+            grace: MINUTE,
+        });
+        let (control, orders) = control();
         let cancel = env.cancel.clone();
-        let collector = tokio::spawn(collect_forever(env.clone(), fleet.clone(), reporter.clone(), 5 * MINUTE));
-        let scheduler = tokio::spawn(Scheduler::new(env, fleet, reporter.clone(), concurrent_tables).run());
-        Self { metrics, reporter, cancel, scheduler, collector }
+        let collector = tokio::spawn(collect_forever(env.clone(), current.clone(), reporter.clone()));
+        let scheduler = tokio::spawn(Scheduler::new(env, current, reporter.clone(), orders).run());
+        Self { metrics, reporter, cancel, control, settings, scheduler, collector }
     }
 
     /// The value of a series with `labels`, which is there.
-    fn value(&self, metric: &str, labels: &str) -> f64 {
+    pub(super) fn value(&self, metric: &str, labels: &str) -> f64 {
         self.series(|line| line.starts_with(&format!("{metric}{{")) && line.contains(labels))
             .unwrap_or_else(|| panic!("no series {metric} with {labels}"))
     }
@@ -55,7 +67,7 @@ impl Daemon {
         Some(line.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a number"))
     }
 
-    fn runs(&self, table: &str, action: &str, outcome: &str) -> f64 {
+    pub(super) fn runs(&self, table: &str, action: &str, outcome: &str) -> f64 {
         let labels = format!(
             "{{action=\"{action}\",catalog=\"lake\",namespace=\"db\",outcome=\"{outcome}\",table=\"{table}\"}}"
         );
@@ -80,7 +92,7 @@ pub(super) async fn until<F: Future<Output = bool>>(limit: Duration, what: &str,
 }
 
 /// A table with two snapshots of two partitions, and garbage.
-async fn grown(lake: &Lake, table: &str) -> String {
+pub(super) async fn grown(lake: &Lake, table: &str) -> String {
     lake.create(table);
     lake.append(table, 0..2).await;
     lake.append(table, 0..2).await;

@@ -233,6 +233,7 @@ impl Lake {
             threads: 2,
             active: ActiveRuns::default(),
             run_timeout: 6 * HOUR,
+            run_over_after: 6 * HOUR,
             cancel: CancellationToken::new(),
         }
     }

@@ -1,0 +1,149 @@
+//! What the scheduler knows of one table, and what changes it. Pure.
+
+use super::control::Pause;
+use super::due::{Ended, Failures, NextStep, Standing, Step};
+use super::fleet::Change;
+use super::run_table::Run;
+use super::worker::{Task, Waiting};
+
+/// One table.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// What it waits for, or what runs.
+    pub(super) next: NextStep,
+    /// The run whose delay `next` waits for, or whose step is running.
+    pub(super) run: Option<Run>,
+    pub(super) running: bool,
+    pub(super) failures: Failures,
+    /// The metadata that was found invalid: until it changes, the table is left alone.
+    pub(super) quarantine: Option<String>,
+    pub(super) paused: Option<Pause>,
+    /// It left the catalog or the policies while a step was running.
+    pub(super) gone: bool,
+    /// The table is looked at before anything is done to it, since where it stands is not known.
+    look: Option<Look>,
+    /// An operator waits for a compaction.
+    asked: bool,
+    /// What a new configuration changed while a step was running.
+    changed: Option<Change>,
+}
+
+/// A look at the table that is to come.
+#[derive(Debug, Default)]
+struct Look {
+    /// Failures of its steps so far; failures of looks are not counted on.
+    failures: Failures,
+    /// What it waited for before its policy changed.
+    before: Option<NextStep>,
+}
+
+impl Entry {
+    /// A table just found.
+    pub(super) fn new(now_ms: i64) -> Self {
+        Self {
+            next: look_now(now_ms, "just found"),
+            run: None,
+            running: false,
+            failures: Failures::default(),
+            quarantine: None,
+            paused: None,
+            gone: false,
+            look: Some(Look::default()),
+            asked: false,
+            changed: None,
+        }
+    }
+
+    /// Whether it waits for a worker.
+    pub(super) fn is_due(&self, now_ms: i64) -> bool {
+        !self.running && self.paused.is_none() && self.next.at_ms <= now_ms
+    }
+
+    /// Its place among the tables that are due: those asked for first, then the longest overdue.
+    pub(super) fn turn(&self) -> (bool, i64) {
+        (!self.asked, self.next.at_ms)
+    }
+
+    /// Begins what is due. `fresh` is used if that is a new run.
+    pub(super) fn begin(&mut self, fresh: impl FnOnce() -> Run) -> (Run, Task) {
+        self.running = true;
+        let task = match &self.look {
+            Some(Look { before, failures }) => {
+                let waiting = |next: NextStep| Waiting { failing: failures.is_failing(next.step), next };
+                Task::Look(before.clone().map(waiting))
+            }
+            None => Task::Do(self.next.step),
+        };
+        let run = match (&task, self.run) {
+            // The clean-ups belong to the run whose delay they waited for.
+            (Task::Look(_) | Task::Do(Step::CleanUp), Some(run)) => run,
+            (Task::Look(_) | Task::Do(_), _) => fresh(),
+        };
+        self.run = Some(run);
+        self.asked &= task != Task::Do(Step::RewriteDataFiles);
+        (run, task)
+    }
+
+    /// The table was looked at.
+    pub(super) fn looked(&mut self, run: Run, standing: Standing) {
+        let look = self.look.take().unwrap_or_default();
+        self.failures = look.failures;
+        self.run = Some(Run { since_ms: standing.since_ms, ..run });
+        self.next = standing.next;
+    }
+
+    /// The same must be tried again, later each time.
+    pub(super) fn stuck(&mut self, step: Step, now_ms: i64) {
+        self.next = self.failures.after(step, Ended::Stuck, self.next.clone(), now_ms);
+    }
+
+    /// What was begun is over; wishes that came meanwhile are heard.
+    pub(super) fn end(&mut self, now_ms: i64) {
+        self.running = false;
+        if let Some(change) = self.changed.take() {
+            self.reconsider(change, now_ms);
+        }
+        // A look that fails is not repeated without a wait, whoever wants it.
+        if self.asked && self.look.is_none() {
+            self.next = NextStep::asked_for(now_ms);
+        }
+    }
+
+    /// A new configuration changed something for this table.
+    pub(super) fn reconsider(&mut self, change: Change, now_ms: i64) {
+        if self.running {
+            self.changed = self.changed.max(Some(change));
+            return;
+        }
+        let failures = self.look.as_ref().map_or(self.failures, |look| look.failures);
+        match (change, &self.look) {
+            // The look that is to come uses the new policy anyway.
+            (Change::Policy, Some(_)) => {}
+            (Change::Policy, None) => {
+                self.look = Some(Look { failures, before: Some(self.next.clone()) });
+                self.next = look_now(now_ms, "its policy changed");
+            }
+            (Change::Catalog | Change::Left, _) => {
+                self.look = Some(Look { failures, before: None });
+                self.run = None;
+                self.next = look_now(now_ms, "its catalog changed");
+            }
+        }
+    }
+
+    /// An operator wants a compaction now.
+    pub(super) fn run_now(&mut self, now_ms: i64) {
+        let compacting = self.running && self.look.is_none() && self.next.step == Step::RewriteDataFiles;
+        if !compacting {
+            self.asked = true;
+        }
+        if !self.running {
+            self.next = NextStep::asked_for(now_ms);
+        }
+    }
+}
+
+/// Until the look tells, nothing but compaction is assumed.
+fn look_now(now_ms: i64, why: &'static str) -> NextStep {
+    NextStep { step: Step::RewriteDataFiles, at_ms: now_ms, why }
+}

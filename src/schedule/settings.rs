@@ -1,0 +1,21 @@
+//! What may change while the process runs: the part of the configuration that a reload replaces.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::fleet::Fleet;
+
+/// The current settings. A step that has begun keeps those it began with.
+#[derive(Clone)]
+pub struct Settings {
+    /// Catalogs, stores and policies.
+    pub fleet: Arc<Fleet>,
+    /// Tables maintained at the same time.
+    pub concurrent_tables: usize,
+    /// Runs that begin now are given up after this.
+    pub run_timeout: Duration,
+    /// Time between two looks of the collector at a table.
+    pub collect_every: Duration,
+    /// After SIGTERM, how long running work may take to come to an end.
+    pub grace: Duration,
+}

@@ -1,0 +1,166 @@
+//! What is done for a table apart from the loop: a look at it, or a step; and the listing of a catalog.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use tokio::sync::mpsc;
+
+use super::due::{self, NextStep, Standing, Step};
+use super::env::Env;
+use super::fleet::Fleet;
+use super::run_table::{Run, StepDone, Subject, clean_up_step, rewrite_step};
+use crate::error::{Error, Result};
+use crate::policy::TableName;
+use crate::report::Action;
+use crate::report::events::Reporter;
+use crate::rewrite::Progress;
+use crate::table::history::last_own_run;
+
+/// How often a catalog is asked for its tables.
+const DISCOVER_EVERY: Duration = Duration::from_secs(30);
+
+/// What a worker needs, as it was when it began.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) env: Env,
+    pub(super) fleet: Arc<Fleet>,
+    pub(super) reporter: Arc<Reporter>,
+}
+
+/// What there is to do for a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Task {
+    /// Find out where it stands; if only its policy has changed, from what it waited for.
+    Look(Option<Waiting>),
+    /// A step.
+    Do(Step),
+}
+
+/// What a table waited for when its policy changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Waiting {
+    pub(super) next: NextStep,
+    /// The step has failed before.
+    pub(super) failing: bool,
+}
+
+/// What a worker hands back.
+pub(super) struct Finished {
+    pub(super) name: TableName,
+    pub(super) run: Run,
+    /// The step done, or the one that a look came before.
+    pub(super) step: Step,
+    pub(super) progress: Progressed,
+}
+
+pub(super) enum Progressed {
+    /// The table was looked at.
+    Looked(Standing),
+    /// The step turned out not to be due yet.
+    NotDue(NextStep),
+    /// The table is still as invalid as it was.
+    Quarantined,
+    /// The step was done on this metadata.
+    Stepped(Box<StepDone>, String),
+    /// The step could not be begun.
+    NotBegun(Error),
+    /// The step ended in the middle, by a bug of ours.
+    Panicked(Error),
+}
+
+impl Shared {
+    /// Does the task; panics end here.
+    pub(super) async fn work(
+        self,
+        name: TableName,
+        run: Run,
+        task: Task,
+        step: Step,
+        quarantine: Option<String>,
+    ) -> Finished {
+        // What a panic leaves behind is dropped or lies behind locks that bear it.
+        let work = AssertUnwindSafe(self.advance(&name, run, task, quarantine)).catch_unwind();
+        let progress = match work.await {
+            Ok(Ok(progress)) => progress,
+            Ok(Err(error)) => Progressed::NotBegun(error),
+            Err(panic) => Progressed::Panicked(Error::internal(format!("panicked: {}", panic_text(panic.as_ref())))),
+        };
+        Finished { name, run, step, progress }
+    }
+
+    async fn advance(&self, name: &TableName, run: Run, task: Task, quarantine: Option<String>) -> Result<Progressed> {
+        let Self { env, fleet, reporter } = self;
+        let subject = Subject::load(fleet, name).await?;
+        let metadata_location = subject.table.loaded.metadata_location.clone();
+        let step = match task {
+            Task::Look(waiting) => return self.look(name, run, &subject, waiting.as_ref()).map(Progressed::Looked),
+            Task::Do(step) => step,
+        };
+        if quarantine.as_ref() == Some(&metadata_location) {
+            return Ok(Progressed::Quarantined);
+        }
+        let done = match step {
+            Step::RewriteDataFiles => {
+                reporter.step_started(name, run, step);
+                rewrite_step(env, &subject, run, Arc::new(Progress::default())).await
+            }
+            Step::CleanUp => {
+                let now = env.clock.now_ms();
+                let due = subject.clean_up_due(now);
+                // Somebody else has compacted meanwhile, or the step before ended without telling when it had committed.
+                if due.at_ms > now {
+                    return Ok(Progressed::NotDue(due));
+                }
+                reporter.step_started(name, run, step);
+                let started = |action| reporter.action_started(name, action);
+                clean_up_step(env, fleet, name, &subject, run, &started).await?
+            }
+        };
+        Ok(Progressed::Stepped(Box::new(done), metadata_location))
+    }
+
+    fn look(&self, name: &TableName, run: Run, subject: &Subject, waiting: Option<&Waiting>) -> Result<Standing> {
+        let now = self.env.clock.now_ms();
+        let own = last_own_run(&subject.table.loaded);
+        if let Some(own) = own.as_ref().filter(|own| own.complete) {
+            self.reporter.known_success(name, Action::RewriteDataFiles, own.committed_ms);
+        }
+        let Some(Waiting { next, failing }) = waiting else { return subject.first_step(now) };
+        let policy = &subject.resolved.policy;
+        let committed = own.map(|own| own.committed_ms);
+        let next = due::after_change(next, *failing, run.since_ms, committed, policy, subject.delay(), now)?;
+        Ok(Standing { next, since_ms: run.since_ms })
+    }
+
+    /// Asks a catalog for its tables, again and again. Each answer comes with the fleet that was asked.
+    pub(super) async fn discover(self, catalog: String, found: mpsc::Sender<Listing>) {
+        loop {
+            match self.fleet.discover(&catalog).await {
+                Ok(names) => {
+                    self.reporter.catalog_reached(&catalog);
+                    let listing = Listing { fleet: self.fleet.clone(), catalog: catalog.clone(), names };
+                    if found.send(listing).await.is_err() {
+                        return;
+                    }
+                }
+                Err(error) => self.reporter.catalog_failed(&catalog, &error),
+            }
+            tokio::time::sleep(DISCOVER_EVERY).await;
+        }
+    }
+}
+
+/// The tables of a catalog.
+pub(super) struct Listing {
+    pub(super) fleet: Arc<Fleet>,
+    pub(super) catalog: String,
+    pub(super) names: Vec<TableName>,
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("without a message")
+}
