@@ -11,6 +11,7 @@ mod embedded_catalog;
 mod http;
 mod inspect;
 mod interop;
+mod page;
 mod plan_changes;
 mod plan_layouts;
 mod plan_properties;
