@@ -1,7 +1,8 @@
 // Charts drawn by hand: file counts over time, snapshots over time, sizes as bars.
 
 import { h, put, s, setText } from "./dom.js";
-import { bytes, count, dateTime, plural, timeOfDay } from "./format.js";
+import { bytes, count, dateTime, timeOfDay } from "./format.js";
+import { runText } from "./words.js";
 
 const LEFT = 52;
 const RIGHT = 12;
@@ -84,17 +85,6 @@ const MARKS = {
   "expire-snapshots": "M0,-10l5,5l-5,5l-5,-5z",
   "remove-orphan-files": "M-4,-9h8v8h-8z",
 };
-
-/** What a run did, in few words. */
-export function runText(run) {
-  const c = run.counts ?? {};
-  const said = [`${run.action} ${run.outcome}`];
-  if (c["rewritten-data-files"])
-    said.push(`${count(c["rewritten-data-files"])} data files into ${count(c["added-data-files"])}`);
-  if (c["expired-snapshots"]) said.push(plural(c["expired-snapshots"], "snapshot") + " expired");
-  if (c["deleted-files"]) said.push(plural(c["deleted-files"], "file") + " deleted");
-  return said.join(", ");
-}
 
 /** File counts over time with our runs. Pointer and arrow keys read values; `update({samples, runs})`. */
 export function fileChart() {

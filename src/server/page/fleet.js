@@ -10,8 +10,8 @@ import { badge, isRunning } from "./words.js";
 const PAGE = 150;
 const FAILURES_SHOWN = 5;
 
-/** Opens the view in `root`. `remember(hash)` keeps its state in the address. */
-export function fleetView(root, params, remember) {
+/** The view. `remember(hash)` keeps its state in the address. */
+export function fleetView(remember) {
   const ask = { q: "", show: "all", sort: "health", shown: PAGE };
   let tables = null;
   let status = null;
@@ -52,8 +52,9 @@ export function fleetView(root, params, remember) {
   const resources = h("div", { class: "resources" });
   const running = section("Running now", "running");
   const failing = section("Failed last", "failed");
-  put(
-    root,
+  const node = h(
+    "div",
+    null,
     h("h1", { class: "unseen" }, "Tables"),
     h(
       "div",
@@ -90,10 +91,11 @@ export function fleetView(root, params, remember) {
   }).observe(more);
 
   function setParams(given) {
+    const before = JSON.stringify(ask);
     ask.q = given.get("q") ?? "";
     ask.show = CHIPS.some(([key]) => key === given.get("show")) ? given.get("show") : "all";
     ask.sort = given.get("sort") ?? "health";
-    ask.shown = PAGE;
+    if (JSON.stringify(ask) !== before) ask.shown = PAGE;
     if (input.value !== ask.q) input.value = ask.q;
     draw();
   }
@@ -237,7 +239,7 @@ export function fleetView(root, params, remember) {
       event.target !== input &&
       !event.target.closest(".tables") &&
       event.target !== document.body &&
-      event.target !== root
+      event.target.id !== "main"
     )
       return;
     event.preventDefault();
@@ -262,8 +264,11 @@ export function fleetView(root, params, remember) {
     event.target.closest("tr")?.querySelector("a.name")?.click();
   }
 
-  setParams(params);
   return {
+    node,
+    focusTable(name) {
+      body.querySelector(`a.name[href="${CSS.escape(link(name))}"]`)?.focus({ preventScroll: true });
+    },
     setParams,
     key,
     focusFilter: () => (input.focus(), input.select()),

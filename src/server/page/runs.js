@@ -1,9 +1,8 @@
 // The run history: one line per run, and all that its report says.
 
-import { runText } from "./chart.js";
 import { h } from "./dom.js";
 import { bytes, count, dateTime, duration, short, time } from "./format.js";
-import { badge } from "./words.js";
+import { badge, runText } from "./words.js";
 
 const COUNTS = [
   ["rewritten-data-files", "data files rewritten", count],
