@@ -1,9 +1,12 @@
 //! Wiring: configuration -> catalogs, stores, budgets -> scheduler, collector and server. Owns the order of start and stop.
 
+mod operator;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use operator::Operator;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -15,6 +18,7 @@ use crate::clock::SystemClock;
 use crate::config::{Auth, CatalogConfig, Config, Loaded, Secret};
 use crate::error::{Error, Result};
 use crate::inspect::ManifestCache;
+use crate::report::board::Board;
 use crate::report::events::Reporter;
 use crate::report::metrics::Metrics;
 use crate::rewrite::memory::MemoryBudget;
@@ -24,7 +28,7 @@ use crate::schedule::env::{ActiveRuns, Env};
 use crate::schedule::fleet::{ConfiguredStores, Fleet, Member};
 use crate::schedule::scheduler::Scheduler;
 use crate::schedule::settings::Settings;
-use crate::server::{self, Liveness, Readiness, ServerState};
+use crate::server::{self, ApiState, Liveness, Readiness, ServerState};
 use crate::telemetry::FilterHandle;
 
 /// Share of the memory limit that summaries of manifests may take.
@@ -66,6 +70,12 @@ pub fn assemble(config: &Config, cancel: CancellationToken) -> Result<Parts> {
     Ok(Parts { env, fleet: Arc::new(Fleet::new(members, config.policies.clone())), metrics })
 }
 
+/// Reads a secret anew each time, so that a rotated one takes effect.
+fn source(secret: &Secret) -> SecretSource {
+    let secret = secret.clone();
+    Arc::new(move || Ok(secret.resolve()?.expose().to_owned()))
+}
+
 fn settings(config: &Config, fleet: Arc<Fleet>) -> Settings {
     Settings {
         fleet,
@@ -77,11 +87,6 @@ fn settings(config: &Config, fleet: Arc<Fleet>) -> Settings {
 }
 
 fn rest_config(name: &str, settings: &CatalogConfig) -> Result<RestCatalogConfig> {
-    let source = |secret: &Secret| {
-        let secret = secret.clone();
-        let read: SecretSource = Arc::new(move || Ok(secret.resolve()?.expose().to_owned()));
-        read
-    };
     let auth = match &settings.auth {
         Auth::None => RestAuth::None,
         Auth::Bearer { token } => RestAuth::Bearer(source(token)),
@@ -130,13 +135,21 @@ pub async fn run(
     let readiness = Arc::new(Readiness::new(catalogs.iter().cloned()));
     let liveness = Arc::new(Liveness::new(env.clock.now_ms(), LIVENESS_LIMIT));
     let echo = echo == Echo::Lines;
-    let reporter = Arc::new(Reporter::new(metrics.clone(), readiness.clone(), liveness.clone(), echo));
+    let board = Arc::new(Board::new(env.clock.now_ms(), env.memory.clone(), env.manifests.clone()));
+    let reporter = Arc::new(Reporter::new(metrics.clone(), board.clone(), readiness.clone(), liveness.clone(), echo));
     let listen = listener.local_addr().map_or_else(|_| config.server.listen.to_string(), |a| a.to_string());
     reporter.started(&listen, loaded, env.clock.now_ms());
 
     // The server outlives the scheduler, so that health tells of the drain.
     let server_stop = CancellationToken::new();
-    let state = ServerState { metrics, readiness, liveness, clock: env.clock.clone(), log_filter };
+    let operator = Operator { env: env.clone(), fleet: fleet.clone(), reporter: reporter.clone() };
+    let api = ApiState {
+        board,
+        operate: Arc::new(operator),
+        admin: config.server.admin_token.as_ref().map(source),
+        planning: Arc::default(),
+    };
+    let state = ServerState { metrics, readiness, liveness, clock: env.clock.clone(), log_filter, api };
     let server = tokio::spawn(server::serve(listener, state, server_stop.clone()));
     let (_publish, settings) = watch::channel(settings(config, fleet));
     let collecting = collect_forever(env.clone(), settings.clone(), reporter.clone());

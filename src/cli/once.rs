@@ -34,6 +34,7 @@ use crate::report::Outcome;
 use crate::rewrite::Progress;
 use crate::schedule::env::Env;
 use crate::schedule::fleet::Fleet;
+use crate::schedule::rewrite_data_files::Watcher;
 use crate::schedule::run_table::{Run, StepReport, Subject, clean_up_step, rewrite_step};
 
 /// What the pass did to one table.
@@ -122,7 +123,8 @@ impl Pass {
         let subject = Subject::load(fleet, name).await?;
         let progress = Arc::new(Progress::default());
         let shown = self.show_progress.then(|| print::show_progress(name.to_string(), progress.clone()));
-        let rewritten = rewrite_step(env, &subject, run, progress).await;
+        let watcher = Watcher { progress, planned: &|_| {} };
+        let rewritten = rewrite_step(env, &subject, run, &watcher).await;
         drop(shown);
         let unsettled = matches!(&rewritten.report, StepReport::RewriteDataFiles(r) if r.unsettled_commits > 0);
         report.steps.push(rewritten.report);

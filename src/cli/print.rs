@@ -10,7 +10,7 @@ use serde::Serialize;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::once::TableReport;
-use super::plan::{ActionPlan, TablePlan};
+
 use crate::catalog::LoadedTable;
 use crate::clean::{ExpireOutcome, ExpireReport, OrphanReport, Tally};
 use crate::error::Result;
@@ -18,6 +18,7 @@ use crate::inspect::TableStats;
 use crate::plan::Skipped;
 use crate::report::run_report::RewriteReport;
 use crate::rewrite::Progress;
+use crate::schedule::plan_table::{ActionPlan, TablePlan};
 use crate::schedule::run_table::{CleanUpReport, StepReport};
 
 /// Writes to standard output. `false`: nobody reads any more, for instance a pager that was closed. That is no failure:
@@ -258,8 +259,9 @@ pub(super) fn table_plan(plan: &TablePlan) -> bool {
         ActionPlan::Would(report) => line(&mut text, "remove-orphan-files", &orphan_summary(report)),
     }
     let _ = writeln!(text, "  settings:");
-    for (key, origin) in &plan.origins {
-        let _ = writeln!(text, "    {key}: {origin}");
+    for setting in &plan.settings {
+        let value = setting.value.as_deref().unwrap_or("not set");
+        let _ = writeln!(text, "    {} = {value}  ({})", setting.key, setting.origin);
     }
     out(&text)
 }

@@ -10,10 +10,11 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::inspect::collect_stats;
+use crate::inspect::{collect_partition_stats, collect_stats};
 use crate::plan::sizes::Sizes;
 use crate::policy::TableName;
-use crate::report::events::{self, Reporter};
+use crate::report::board::Look;
+use crate::report::events::Reporter;
 use crate::schedule::env::Env;
 use crate::schedule::fleet::Fleet;
 use crate::schedule::rewrite_data_files::INSPECT_CONCURRENCY;
@@ -22,6 +23,8 @@ use crate::schedule::settings::Settings;
 
 /// Tables looked at at the same time.
 const TABLES_CONCURRENCY: usize = 4;
+/// Partitions shown of a table.
+const PARTITIONS_MAX: usize = 100;
 /// How often the collector looks for tables that are due; a new table is seen this soon.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -64,16 +67,19 @@ async fn look(env: &Env, fleet: &Fleet, reporter: &Reporter, name: TableName) {
         Ok(()) => {}
         // The scheduler finds out by itself, and forgets the table.
         Err(error) if error.kind() == ErrorKind::NotFound => {}
-        Err(error) => events::collection_failed(&name, &error),
+        Err(error) => reporter.collection_failed(&name, &error),
     }
 }
 
 async fn collect(env: &Env, fleet: &Fleet, reporter: &Reporter, name: &TableName) -> Result<()> {
     let subject = Subject::load(fleet, name).await?;
-    let min_file_size =
-        Sizes::resolve(&subject.resolved.policy.rewrite_data_files, subject.table.loaded.metadata.properties())?
-            .min_bytes;
-    let stats = collect_stats(&subject.table, &env.manifests, min_file_size, INSPECT_CONCURRENCY).await?;
-    reporter.stats(name, &stats);
+    let Subject { table, resolved, .. } = &subject;
+    let sizes = Sizes::resolve(&resolved.policy.rewrite_data_files, table.loaded.metadata.properties())?;
+    let stats = collect_stats(table, &env.manifests, sizes.min_bytes, INSPECT_CONCURRENCY).await?;
+    // Its manifests were summarised just now.
+    let partitions = collect_partition_stats(table, &env.manifests, PARTITIONS_MAX, INSPECT_CONCURRENCY).await?;
+    let target_file_size_bytes = sizes.target_bytes;
+    let look = Look { stats: &stats, partitions, target_file_size_bytes, loaded: &table.loaded, policy: resolved };
+    reporter.looked(name, look, env.clock.now_ms());
     Ok(())
 }

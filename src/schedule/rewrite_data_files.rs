@@ -17,7 +17,7 @@ use crate::inspect::inspect_table;
 use crate::plan::{FileGroup, RewritePlan, changed_since_last_rewrite, check_rewrite_plan, plan_rewrite_data_files};
 use crate::policy::{PartitionSelection, TablePolicy};
 use crate::report::run_report::RewriteReport;
-use crate::rewrite::{Progress, RewriteContext, RewriteResult, rewrite_file_group};
+use crate::rewrite::{Phase, Progress, RewriteContext, RewriteResult, rewrite_file_group};
 use crate::run_id::{RunId, SUMMARY_PLANNED_SNAPSHOT, SUMMARY_RUN_COMPLETE};
 use crate::schedule::env::Env;
 use crate::storage::delete_files::{Proof, delete_files};
@@ -26,12 +26,21 @@ use crate::table::TableHandle;
 /// Manifests read at the same time while inspecting one table.
 pub(crate) const INSPECT_CONCURRENCY: usize = 16;
 
+/// Who watches a compaction.
+pub struct Watcher<'a> {
+    /// Told how far it has come.
+    pub progress: Arc<Progress>,
+    /// Told what is going to be done.
+    pub planned: &'a (dyn Fn(&RewritePlan) + Sync),
+}
+
 /// Plans a compaction of the table as it is now; `Err(reason)` in the inner result when there is nothing to plan.
 pub async fn plan(
     env: &Env,
     table: &TableHandle,
     policy: &TablePolicy,
     commit_interval: Duration,
+    progress: &Progress,
 ) -> Result<std::result::Result<RewritePlan, String>> {
     if !policy.rewrite_data_files.enabled {
         return Ok(Err("rewrite-data-files is disabled by the policy".into()));
@@ -47,6 +56,7 @@ pub async fn plan(
         return Ok(Err("no new snapshot since the last compaction".into()));
     }
     let state = inspect_table(table, &env.manifests, INSPECT_CONCURRENCY).await?;
+    progress.enter(Phase::Plan);
     let plan = plan_rewrite_data_files(&state, policy, commit_interval, env.clock.now_ms())?;
     check_rewrite_plan(&plan, &state, &policy.rewrite_data_files)?;
     Ok(Ok(plan))
@@ -59,22 +69,26 @@ pub async fn rewrite_data_files(
     policy: &TablePolicy,
     commit_interval: Duration,
     run_id: RunId,
-    progress: Arc<Progress>,
+    watcher: &Watcher<'_>,
 ) -> RewriteReport {
     let started = env.clock.now_ms();
     let planned = tokio::select! {
         biased;
         // Planning only reads, so it may end anywhere.
         () = env.cancel.cancelled() => Err(Error::new(ErrorKind::Cancelled, "stopped while planning")),
-        planned = plan(env, table, policy, commit_interval) => planned,
+        planned = plan(env, table, policy, commit_interval, &watcher.progress) => planned,
     };
+    if let Ok(Ok(plan)) = &planned {
+        (watcher.planned)(plan);
+        watcher.progress.planned(&plan.groups);
+    }
     let mut report = match planned {
         Err(error) => RewriteReport::failed(&error),
         Ok(Err(reason)) => RewriteReport::skipped(reason),
         Ok(Ok(plan)) => match plan.snapshot.as_deref() {
             Some(snapshot) if !plan.groups.is_empty() => {
                 let start = StartSnapshot::of(&table.loaded, snapshot);
-                let mut run = Rewriting::new(env, table, policy, run_id, start, &plan, progress);
+                let mut run = Rewriting::new(env, table, policy, run_id, start, &plan, watcher.progress.clone());
                 run.execute(plan.groups).await;
                 run.report
             }
@@ -155,6 +169,7 @@ impl<'a> Rewriting<'a> {
             threads: self.env.threads.div_ceil(concurrency.min(groups.len()).max(1)),
             progress: self.progress.clone(),
         });
+        self.progress.enter(Phase::Rewrite);
         let mut waiting = groups.into_iter();
         let mut running = JoinSet::new();
         loop {
@@ -165,6 +180,7 @@ impl<'a> Rewriting<'a> {
             }
             let Some(joined) = running.join_next().await else { break };
             let result = joined.unwrap_or_else(|e| Err(Error::internal(format!("file group panicked: {e}"))));
+            self.progress.finish_group();
             self.finish_group(result).await;
         }
         self.report.abandoned_groups += waiting.len();
@@ -227,7 +243,10 @@ impl<'a> Rewriting<'a> {
             (SUMMARY_RUN_COMPLETE, complete.to_string()),
             (SUMMARY_PLANNED_SNAPSHOT, start.snapshot_id.to_string()),
         ];
-        match commit_rewrite(&self.table, &start, &batch, &context, self.env.clock.as_ref()).await {
+        self.progress.enter(Phase::Commit);
+        let committed = commit_rewrite(&self.table, &start, &batch, &context, self.env.clock.as_ref()).await;
+        self.progress.enter(Phase::Rewrite);
+        match committed {
             CommitResult::Committed(done) => {
                 self.report.conflicts += done.conflicts;
                 self.report.unknown_commits += done.unknown_outcomes;

@@ -26,7 +26,7 @@ const LAYERS: [(&str, &[&str]); 25] = [
     ("rewrite", &["catalog", "error", "plan", "run_id", "storage", "table"]),
     ("commit", &["catalog", "clock", "error", "meta", "plan", "rewrite", "run_id", "storage", "table"]),
     ("clean", &["catalog", "clock", "commit", "error", "meta", "plan", "policy", "run_id", "storage", "table"]),
-    ("report", &["catalog", "clean", "error", "inspect", "plan", "policy"]),
+    ("report", &["catalog", "clean", "error", "inspect", "plan", "policy", "rewrite", "run_id", "version"]),
     (
         "schedule",
         &[

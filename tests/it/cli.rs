@@ -242,7 +242,7 @@ fn plan_once_and_inspect_tell_machines_and_people() {
         "delay-s",
         "expire-snapshots",
         "next-step",
-        "origins",
+        "settings",
         "policies",
         "remove-orphan-files",
         "rewrite-data-files",

@@ -3,6 +3,6 @@
 mod control;
 mod fleet;
 mod rewrite;
-mod scheduler;
+pub(crate) mod scheduler;
 mod shutdown;
-mod world;
+pub(crate) mod world;

@@ -7,7 +7,9 @@ use futures::FutureExt;
 use iceberg::TableUpdate;
 use iceberg::spec::FormatVersion;
 use icewright::catalog::{Catalog, CommitOutcome};
+use icewright::inspect::TableStats;
 use icewright::policy::TableName;
+use icewright::report::board::{Board, Look};
 use icewright::report::events::Reporter;
 use icewright::report::metrics::Metrics;
 use icewright::schedule::collector::collect_forever;
@@ -26,6 +28,7 @@ use super::world::{HOUR, Lake, MINUTE, POLICY, ident};
 /// A scheduler and a collector at work.
 pub(super) struct Daemon {
     pub(super) metrics: Arc<Metrics>,
+    pub(super) board: Arc<Board>,
     pub(super) reporter: Arc<Reporter>,
     pub(super) cancel: CancellationToken,
     pub(super) control: Control,
@@ -40,7 +43,8 @@ impl Daemon {
         let metrics = Arc::new(Metrics::new(100));
         let readiness = Arc::new(Readiness::new(["lake".to_owned()]));
         let liveness = Arc::new(Liveness::new(lake.clock.now_ms(), Duration::from_secs(60)));
-        let reporter = Arc::new(Reporter::new(metrics.clone(), readiness, liveness, false));
+        let board = Arc::new(Board::new(lake.clock.now_ms(), env.memory.clone(), env.manifests.clone()));
+        let reporter = Arc::new(Reporter::new(metrics.clone(), board.clone(), readiness, liveness, false));
         let (settings, current) = watch::channel(Settings {
             fleet: lake.fleet(POLICY),
             concurrent_tables,
@@ -52,7 +56,7 @@ impl Daemon {
         let cancel = env.cancel.clone();
         let collector = tokio::spawn(collect_forever(env.clone(), current.clone(), reporter.clone()));
         let scheduler = tokio::spawn(Scheduler::new(env, current, reporter.clone(), orders).run());
-        Self { metrics, reporter, cancel, control, settings, scheduler, collector }
+        Self { metrics, board, reporter, cancel, control, settings, scheduler, collector }
     }
 
     /// The value of a series with `labels`, which is there.
@@ -197,7 +201,12 @@ async fn a_dropped_table_is_forgotten_within_a_cycle() {
     until(Duration::from_secs(31), "forgotten", || async { !shown("goes") }).await;
     assert!(shown("stays") && !daemon.reporter.maintained().contains(&goes));
     // Numbers that were on their way do not bring it back, nor does any later round.
-    daemon.reporter.stats(&goes, &icewright::inspect::TableStats::default());
+    let (stats, loaded) = (TableStats::default(), lake.load("stays").await);
+    let policy = lake.fleet(POLICY).policy(&goes).expect("a policy");
+    let look =
+        Look { stats: &stats, partitions: Vec::new(), target_file_size_bytes: 1, loaded: &loaded, policy: &policy };
+    daemon.reporter.looked(&goes, look, 0);
+    assert!(daemon.board.table(&goes, 0).is_none());
     tokio::time::sleep(HOUR).await;
     assert!(!shown("goes"));
     // A table of the same name starts anew.

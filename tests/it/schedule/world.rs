@@ -19,6 +19,7 @@ use icewright::rewrite::{MemoryBudget, Progress};
 use icewright::run_id::RunId;
 use icewright::schedule::env::{ActiveRuns, Env};
 use icewright::schedule::fleet::{Fleet, Member, OpenStore};
+use icewright::schedule::rewrite_data_files::Watcher;
 use icewright::schedule::run_table::{Run, StepReport, Subject, rewrite_step};
 use icewright::storage::{Store, StoreRef};
 use icewright::table::TableHandle;
@@ -252,7 +253,8 @@ impl Lake {
     pub(super) async fn compact(&self, env: &Env, table: &str, policy: &str) -> RewriteReport {
         let name = format!("lake.db.{table}").parse().expect("a name");
         let subject = Subject::load(&self.fleet(policy), &name).await.expect("a table");
-        let done = rewrite_step(env, &subject, Run::start(env), Arc::new(Progress::default())).await;
+        let watcher = Watcher { progress: Arc::new(Progress::default()), planned: &|_| {} };
+        let done = rewrite_step(env, &subject, Run::start(env), &watcher).await;
         match done.report {
             StepReport::RewriteDataFiles(report) => *report,
             StepReport::CleanUp(_) => panic!("a compaction was asked for"),
