@@ -316,7 +316,7 @@ function detail(table, now) {
     ["rewrite-data-files.min-input-files", 5, "built-in default"],
     ["expire-snapshots.older-than", "2x", "built-in default"],
     ["remove-orphan-files.unproven-min-age", "24h", "built-in default"],
-  ].map(([key, value, origin]) => ({ key, value, origin }));
+  ].map(([key, value, origin]) => ({ key, value: JSON.stringify(value), origin }));
   return {
     ...table,
     runs,

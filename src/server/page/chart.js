@@ -152,9 +152,7 @@ export function fileChart() {
     const ticks = niceTicks(Math.max(...samples.flatMap((p) => SERIES.map(({ key }) => p[key]))));
     x = scale(from, to, LEFT, width - RIGHT);
     y = scale(0, ticks.at(-1), BOTTOM, TOP);
-    const marks = runs.filter(
-      (run) => run.outcome !== "skipped" && run["finished-at-ms"] >= from && run["finished-at-ms"] <= to,
-    );
+    const marks = marked(from, to);
     put(
       svg,
       timeAxis(from, to, x, TOP, BOTTOM, width),
@@ -173,15 +171,14 @@ export function fileChart() {
         },
         "files",
       ),
-      marks.map((run) => {
-        const place = x(run["finished-at-ms"]);
+      marks.map(([run, place, shifted]) => {
         const bad = run.outcome === "success" ? "" : " bad";
         return [
           run.action === "rewrite-data-files" &&
             s("line", { class: `run${bad}`, x1: place, x2: place, y1: TOP, y2: BOTTOM }),
           s(
             "path",
-            { class: `mark${bad}`, d: MARKS[run.action], transform: `translate(${place} ${TOP - 4})` },
+            { class: `mark${bad}`, d: MARKS[run.action], transform: `translate(${shifted} ${TOP - 4})` },
             s("title", null, `${dateTime(run["finished-at-ms"])} ${runText(run)}`),
           ),
         ];
@@ -198,6 +195,20 @@ export function fileChart() {
     box.setAttribute("aria-valuemin", 0);
     box.setAttribute("aria-valuemax", samples.length - 1);
     show(at);
+  }
+
+  /** Runs that did something, oldest first, with their place and that of their mark, so that no mark hides another. */
+  function marked(from, to) {
+    let free = -Infinity;
+    return runs
+      .filter((r) => r.outcome !== "skipped" && r["finished-at-ms"] >= from && r["finished-at-ms"] <= to)
+      .sort((a, b) => a["finished-at-ms"] - b["finished-at-ms"])
+      .map((run) => {
+        const place = x(run["finished-at-ms"]);
+        const shifted = Math.max(place, free);
+        free = shifted + 12;
+        return [run, place, shifted];
+      });
   }
 
   /** Shows the values of a sample; null: the newest ones, without a cursor. */
