@@ -8,19 +8,21 @@ use std::time::Duration;
 
 use operator::Operator;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::catalog::auth::{Auth as RestAuth, SecretSource};
 use crate::catalog::rest::{RestCatalog, RestCatalogConfig};
-use crate::clock::SystemClock;
+use crate::clock::{Clock, SystemClock};
 use crate::config::{Auth, CatalogConfig, Config, Loaded, Secret};
 use crate::error::{Error, Result};
 use crate::inspect::ManifestCache;
+use crate::reload::{BuildMember, Reloader};
 use crate::report::board::Board;
 use crate::report::events::Reporter;
-use crate::report::metrics::Metrics;
+use crate::report::metrics::{Memory, Metrics};
 use crate::rewrite::memory::MemoryBudget;
 use crate::schedule::collector::collect_forever;
 use crate::schedule::control::control;
@@ -52,21 +54,26 @@ pub fn assemble(config: &Config, cancel: CancellationToken) -> Result<Parts> {
     let metrics = Arc::new(Metrics::new(config.metrics.max_tables));
     let mut members = BTreeMap::new();
     for (name, settings) in &config.catalogs {
-        let catalog = RestCatalog::new(rest_config(name, settings)?)?.with_observer(metrics.clone());
-        let stores = ConfiguredStores { config: settings.clone(), observer: metrics.clone() };
-        members.insert(name.clone(), Member { catalog: Arc::new(catalog), stores: Arc::new(stores) });
+        members.insert(name.clone(), member(name, settings, &metrics)?);
     }
     let memory = config.limits.memory_budget_bytes();
+    let cache_bytes = memory / MANIFEST_CACHE_SHARE;
     let env = Env {
         clock: SystemClock::shared(),
-        memory: Arc::new(MemoryBudget::new(memory - memory / MANIFEST_CACHE_SHARE)),
-        manifests: Arc::new(ManifestCache::new(usize::try_from(memory / MANIFEST_CACHE_SHARE).unwrap_or(usize::MAX))),
+        memory: Arc::new(MemoryBudget::new(memory - cache_bytes)),
+        manifests: Arc::new(ManifestCache::new(usize::try_from(cache_bytes).unwrap_or(usize::MAX))),
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         active: ActiveRuns::default(),
         run_timeout: config.limits.run_timeout,
         run_over_after: config.limits.run_timeout,
         cancel,
     };
+    let (budget, manifests) = (env.memory.clone(), env.manifests.clone());
+    metrics.watch_memory(move || Memory {
+        budget: budget.total(),
+        reserved: budget.used(),
+        manifest_cache: manifests.bytes() as u64,
+    });
     Ok(Parts { env, fleet: Arc::new(Fleet::new(members, config.policies.clone())), metrics })
 }
 
@@ -76,14 +83,11 @@ fn source(secret: &Secret) -> SecretSource {
     Arc::new(move || Ok(secret.resolve()?.expose().to_owned()))
 }
 
-fn settings(config: &Config, fleet: Arc<Fleet>) -> Settings {
-    Settings {
-        fleet,
-        concurrent_tables: config.limits.concurrent_tables,
-        run_timeout: config.limits.run_timeout,
-        collect_every: config.metrics.interval,
-        grace: config.server.grace,
-    }
+/// A catalog's client, and the way to its files.
+fn member(name: &str, settings: &CatalogConfig, metrics: &Arc<Metrics>) -> Result<Member> {
+    let catalog = RestCatalog::new(rest_config(name, settings)?)?.with_observer(metrics.clone());
+    let stores = ConfiguredStores { config: settings.clone(), observer: metrics.clone() };
+    Ok(Member { catalog: Arc::new(catalog), stores: Arc::new(stores) })
 }
 
 fn rest_config(name: &str, settings: &CatalogConfig) -> Result<RestCatalogConfig> {
@@ -131,6 +135,7 @@ pub async fn run(
 ) -> Result<()> {
     let config = &loaded.config;
     let Parts { env, fleet, metrics } = assemble(config, cancel.clone())?;
+    metrics.watch_process();
     let catalogs = fleet.catalog_names();
     let readiness = Arc::new(Readiness::new(catalogs.iter().cloned()));
     let liveness = Arc::new(Liveness::new(env.clock.now_ms(), LIVENESS_LIMIT));
@@ -142,20 +147,23 @@ pub async fn run(
 
     // The server outlives the scheduler, so that health tells of the drain.
     let server_stop = CancellationToken::new();
-    let operator = Operator { env: env.clone(), fleet: fleet.clone(), reporter: reporter.clone() };
+    let (publish, settings) = watch::channel(Settings::of(config, fleet));
+    let (control, orders) = control();
+    let operator = Operator { env: env.clone(), settings: settings.clone(), control, reporter: reporter.clone() };
     let api = ApiState {
         board,
         operate: Arc::new(operator),
         admin: config.server.admin_token.as_ref().map(source),
         planning: Arc::default(),
     };
-    let state = ServerState { metrics, readiness, liveness, clock: env.clock.clone(), log_filter, api };
+    let clock = env.clock.clone();
+    let state = ServerState { metrics: metrics.clone(), readiness, liveness, clock, log_filter, api };
     let server = tokio::spawn(server::serve(listener, state, server_stop.clone()));
-    let (_publish, settings) = watch::channel(settings(config, fleet));
+    let reloading = reload(loaded, publish, &metrics, &reporter, &env.clock)?;
+    let reloading = reloading.map(|task| AbortOnDropHandle::new(tokio::spawn(task)));
     let collecting = collect_forever(env.clone(), settings.clone(), reporter.clone());
     let collector = AbortOnDropHandle::new(tokio::spawn(collecting));
-    let (_control, orders) = control();
-    let scheduler = Scheduler::new(env, settings, reporter.clone(), orders);
+    let scheduler = Scheduler::new(env, settings.clone(), reporter.clone(), orders);
     let mut scheduling = AbortOnDropHandle::new(tokio::spawn(scheduler.run()));
 
     let failure = tokio::select! {
@@ -164,9 +172,10 @@ pub async fn run(
         // A process that does nothing is better ended: whoever watches it starts it again.
         ended = &mut scheduling => Some(ended.err().map_or_else(|| "stopped".into(), |e| e.to_string())),
     };
-    reporter.stopping(config.server.grace);
-    drop(collector);
-    if failure.is_none() && tokio::time::timeout(config.server.grace, &mut scheduling).await.is_err() {
+    let grace = settings.borrow().grace;
+    reporter.stopping(grace);
+    drop((reloading, collector));
+    if failure.is_none() && tokio::time::timeout(grace, &mut scheduling).await.is_err() {
         tracing::warn!("runs did not end within the grace time; what they wrote is in no snapshot");
     }
     drop(scheduling);
@@ -175,6 +184,23 @@ pub async fn run(
     let _ = tokio::time::timeout(Duration::from_secs(1), server).await;
     tracing::info!("stopped");
     failure.map_or(Ok(()), |text| Err(Error::internal(format!("the scheduler ended by itself: {text}"))))
+}
+
+/// Keeps the settings as the file has them, where there is a file. From then on SIGHUP makes it look at once.
+fn reload(
+    loaded: &Loaded,
+    settings: watch::Sender<Settings>,
+    metrics: &Arc<Metrics>,
+    reporter: &Arc<Reporter>,
+    clock: &Arc<dyn Clock>,
+) -> Result<Option<impl Future<Output = ()> + use<>>> {
+    let metrics = metrics.clone();
+    let build: BuildMember = Box::new(move |name, settings| member(name, settings, &metrics));
+    let Some(reloader) = Reloader::new(loaded, build, settings, reporter.clone(), clock.clone())? else {
+        return Ok(None);
+    };
+    let hangup = signal(SignalKind::hangup()).map_err(|e| Error::internal(format!("listen for SIGHUP: {e}")))?;
+    Ok(Some(reloader.watch(hangup)))
 }
 
 /// Binds the address of metrics and health.

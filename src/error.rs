@@ -28,6 +28,20 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    /// All kinds.
+    pub const ALL: [Self; 10] = [
+        Self::Config,
+        Self::Unavailable,
+        Self::NotFound,
+        Self::Conflict,
+        Self::CommitUnknown,
+        Self::OutOfMemory,
+        Self::Unsupported,
+        Self::DataInvalid,
+        Self::Cancelled,
+        Self::Internal,
+    ];
+
     /// A stable name for labels and reports.
     pub fn as_str(self) -> &'static str {
         match self {

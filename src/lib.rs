@@ -16,6 +16,7 @@ pub mod inspect;
 pub mod meta;
 pub mod plan;
 pub mod policy;
+pub mod reload;
 pub mod report;
 pub mod rewrite;
 pub mod run_id;

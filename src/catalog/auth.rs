@@ -9,6 +9,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::classify;
+use super::{NoObserver, RequestObserver};
 use crate::clock::Clock;
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::http_client::{Backoff, chain, retry_after};
@@ -50,6 +51,8 @@ const TOKEN_BACKOFF: Backoff =
 /// After that, later requests fail at once for this long, doubling, before the next token request.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_LONGEST: Duration = Duration::from_secs(60);
+/// How observers call it.
+const TOKEN_OPERATION: &str = "token";
 const TOKEN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A token in use.
@@ -82,6 +85,7 @@ pub(super) struct Authenticator {
     token_uri: String,
     client: reqwest::Client,
     clock: Arc<dyn Clock>,
+    observer: Arc<dyn RequestObserver>,
     state: Mutex<State>,
 }
 
@@ -98,7 +102,11 @@ impl Authenticator {
             Auth::OAuth2 { server_uri: Some(path), .. } => format!("{catalog_uri}/{}", path.trim_start_matches('/')),
             _ => format!("{catalog_uri}/v1/oauth/tokens"),
         };
-        Self { auth, token_uri, client, clock, state: Mutex::default() }
+        Self { auth, token_uri, client, clock, observer: Arc::new(NoObserver), state: Mutex::default() }
+    }
+
+    pub(super) fn observe_by(&mut self, observer: Arc<dyn RequestObserver>) {
+        self.observer = observer;
     }
 
     /// The token to send, fetched or renewed first if it is time.
@@ -161,21 +169,29 @@ impl Authenticator {
             Auth::Bearer(source) => Ok((source().context(|| "read the catalog's token")?.trim().to_owned(), None)),
             Auth::OAuth2 { credential, scope, .. } => {
                 let credential = credential().context(|| "read the catalog's credential")?;
-                let form = form(credential.trim(), scope.as_deref());
-                let mut attempt = 0;
-                loop {
-                    let (error, after) = match self.ask(&form).await {
-                        Ok(answer) => return Ok(answer),
-                        Err(failed) => failed,
-                    };
-                    let wait = TOKEN_BACKOFF.wait(attempt, self.clock.uuid().as_u128(), after.unwrap_or_default());
-                    match (after, wait) {
-                        (Some(_), Some(wait)) => tokio::time::sleep(wait).await,
-                        _ => return Err(error.context(format!("get a token from {}", self.token_uri))),
-                    }
-                    attempt += 1;
-                }
+                let start = Instant::now();
+                let answer = self.ask_again(&form(credential.trim(), scope.as_deref())).await;
+                let outcome = answer.as_ref().map_or_else(|e| e.kind().as_str(), |_| "ok");
+                self.observer.observe(TOKEN_OPERATION, outcome, start.elapsed().as_secs_f64());
+                answer.context(|| format!("get a token from {}", self.token_uri))
             }
+        }
+    }
+
+    async fn ask_again(&self, form: &HashMap<&'static str, String>) -> Result<(String, Option<Duration>)> {
+        let mut attempt = 0;
+        loop {
+            let (error, after) = match self.ask(form).await {
+                Ok(answer) => return Ok(answer),
+                Err(failed) => failed,
+            };
+            let wait = TOKEN_BACKOFF.wait(attempt, self.clock.uuid().as_u128(), after.unwrap_or_default());
+            match (after, wait) {
+                (Some(_), Some(wait)) => tokio::time::sleep(wait).await,
+                _ => return Err(error),
+            }
+            self.observer.retried(TOKEN_OPERATION);
+            attempt += 1;
         }
     }
 

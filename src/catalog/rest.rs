@@ -29,6 +29,7 @@ use crate::http_client;
 
 /// Pages of one listing at most.
 const PAGES_MAX: usize = 10_000;
+const COMMIT_OPERATION: &str = "commit_table";
 const COMMIT_ENDPOINT: &str = "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}";
 const CREDENTIALS_ENDPOINT: &str = "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}/credentials";
 
@@ -75,7 +76,6 @@ pub struct RestCatalog {
     connection: Mutex<ConnectionSlot>,
     /// Tokens that the catalog gave for single tables.
     table_tokens: StdMutex<HashMap<TableIdent, String>>,
-    observer: Option<Arc<dyn RequestObserver>>,
 }
 
 #[derive(Deserialize)]
@@ -133,13 +133,13 @@ impl RestCatalog {
             super::auth::Authenticator::new(config.auth.clone(), uri, client.clone(), Arc::clone(&clock));
         let transport = Transport::new(client, authenticator, Arc::clone(&clock), &config.properties).context(what)?;
         let table_tokens = StdMutex::default();
-        Ok(Self { config, transport, clock, connection: Mutex::default(), table_tokens, observer: None })
+        Ok(Self { config, transport, clock, connection: Mutex::default(), table_tokens })
     }
 
     /// Reports every request from now on.
     #[must_use]
     pub fn with_observer(mut self, observer: Arc<dyn RequestObserver>) -> Self {
-        self.observer = Some(observer);
+        self.transport.observe_by(observer);
         self
     }
 
@@ -171,8 +171,8 @@ impl RestCatalog {
     async fn open_connection(&self) -> Result<Connection> {
         let uri = self.config.uri.trim_end_matches('/');
         let query = self.config.warehouse.as_ref().map(|w| format!("?warehouse={}", encode(w))).unwrap_or_default();
-        let request = get(format!("{uri}/v1/config{query}"), transport::headers(&self.config.properties)?);
-        let answer: ConfigResponse = self.read("config", request).await?;
+        let request = get("config", format!("{uri}/v1/config{query}"), transport::headers(&self.config.properties)?);
+        let answer: ConfigResponse = self.read(request).await?;
         let mut properties = present(answer.defaults);
         properties.extend(self.config.properties.clone());
         properties.extend(present(answer.overrides));
@@ -191,22 +191,16 @@ impl RestCatalog {
         })
     }
 
-    fn observe(&self, operation: &'static str, outcome: &'static str, start: Instant) {
-        if let Some(observer) = &self.observer {
-            observer.observe(operation, outcome, start.elapsed().as_secs_f64());
-        }
-    }
-
     /// Sends a read and parses its answer.
-    async fn read<T: for<'de> Deserialize<'de>>(&self, operation: &'static str, request: Request) -> Result<T> {
-        let start = Instant::now();
+    async fn read<T: for<'de> Deserialize<'de>>(&self, request: Request) -> Result<T> {
+        let (start, operation) = (Instant::now(), request.operation);
         let url = request.url.clone();
         let parsed = match self.transport.read(request).await {
             Ok(body) => serde_json::from_slice(&body)
                 .map_err(|e| Error::unavailable(format!("the answer is not what the protocol says: {e}"))),
             Err(e) => Err(e),
         };
-        self.observe(operation, parsed.as_ref().map_or_else(|e| e.kind().as_str(), |_| "ok"), start);
+        self.transport.observe(operation, parsed.as_ref().map_or_else(|e| e.kind().as_str(), |_| "ok"), start);
         parsed.context(|| format!("catalog {}: GET {url}", self.config.name))
     }
 
@@ -234,8 +228,9 @@ impl RestCatalog {
         let mut seen = HashSet::new();
         let separator = if url.contains('?') { '&' } else { '?' };
         for _ in 0..PAGES_MAX {
-            let request = get(format!("{url}{separator}pageToken={}", encode(&token)), connection.headers.clone());
-            let page = self.read(operation, request).await?;
+            let request =
+                get(operation, format!("{url}{separator}pageToken={}", encode(&token)), connection.headers.clone());
+            let page = self.read(request).await?;
             match next(page).filter(|t| !t.is_empty()) {
                 None => return Ok(()),
                 Some(following) => token = following,
@@ -250,8 +245,9 @@ impl RestCatalog {
     async fn table_response(&self, table: &TableIdent) -> Result<TableResponse> {
         let connection = self.connection().await?;
         let url = format!("{}/{}", connection.base, connection.separator.table(table)?);
-        let request = Request { table_token: self.table_token(table), ..get(url, connection.headers.clone()) };
-        self.read("load_table", request).await
+        let request =
+            Request { table_token: self.table_token(table), ..get("load_table", url, connection.headers.clone()) };
+        self.read(request).await
     }
 
     async fn try_load(&self, table: &TableIdent) -> Result<LoadedTable> {
@@ -279,12 +275,19 @@ impl RestCatalog {
         }
         let body = serde_json::to_vec(&CommitTableRequest { identifier: Some(table.clone()), requirements, updates })?;
         let table_token = self.table_token(table);
-        Ok(Request { method: Method::POST, url, headers, body: Some(Bytes::from(body)), table_token })
+        Ok(Request {
+            operation: COMMIT_OPERATION,
+            method: Method::POST,
+            url,
+            headers,
+            body: Some(Bytes::from(body)),
+            table_token,
+        })
     }
 }
 
-fn get(url: String, headers: HeaderMap) -> Request {
-    Request { method: Method::GET, url, headers, body: None, table_token: None }
+fn get(operation: &'static str, url: String, headers: HeaderMap) -> Request {
+    Request { operation, method: Method::GET, url, headers, body: None, table_token: None }
 }
 
 fn present(properties: HashMap<String, Option<String>>) -> HashMap<String, String> {
@@ -347,8 +350,11 @@ impl Catalog for RestCatalog {
             return Ok(TableCredentials { config: loaded.config, storage_credentials: loaded.storage_credentials });
         }
         let url = format!("{}/{}/credentials", connection.base, connection.separator.table(table).context(what)?);
-        let request = Request { table_token: self.table_token(table), ..get(url, connection.headers.clone()) };
-        let answer: CredentialsResponse = self.read("load_credentials", request).await.context(what)?;
+        let request = Request {
+            table_token: self.table_token(table),
+            ..get("load_credentials", url, connection.headers.clone())
+        };
+        let answer: CredentialsResponse = self.read(request).await.context(what)?;
         Ok(TableCredentials { config: HashMap::new(), storage_credentials: answer.storage_credentials })
     }
 
@@ -386,7 +392,7 @@ impl Catalog for RestCatalog {
             CommitOutcome::Refused(_) => "refused",
             CommitOutcome::Unknown(_) => "unknown",
         };
-        self.observe("commit_table", label, start);
+        self.transport.observe(COMMIT_OPERATION, label, start);
         outcome
     }
 

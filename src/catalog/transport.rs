@@ -7,9 +7,11 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use reqwest::Method;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use tokio::time::Instant;
 
 use super::auth::{Authenticator, Token};
 use super::classify::{self, CommitClass};
+use super::{NoObserver, RequestObserver};
 use crate::clock::Clock;
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::http_client::{self, Backoff, chain, duration_ms, retry_after};
@@ -24,6 +26,8 @@ const BODY_BYTES_MAX: usize = 512 << 20;
 
 /// One request, as often as it may have to be sent.
 pub(super) struct Request {
+    /// What it is for, as observers name it.
+    pub(super) operation: &'static str,
     pub(super) method: Method,
     pub(super) url: String,
     pub(super) headers: HeaderMap,
@@ -70,6 +74,7 @@ pub(super) struct Transport {
     clock: Arc<dyn Clock>,
     timeout: Duration,
     backoff: Backoff,
+    observer: Arc<dyn RequestObserver>,
 }
 
 impl Transport {
@@ -88,7 +93,18 @@ impl Transport {
         };
         let backoff = Backoff { retries, first: Duration::from_millis(200), longest: Duration::from_secs(10) };
         let commits = http_client::build_unpooled(properties)?;
-        Ok(Self { reads, commits, authenticator, clock, timeout, backoff })
+        Ok(Self { reads, commits, authenticator, clock, timeout, backoff, observer: Arc::new(NoObserver) })
+    }
+
+    /// Reports every request, and every token request, from now on.
+    pub(super) fn observe_by(&mut self, observer: Arc<dyn RequestObserver>) {
+        self.authenticator.observe_by(Arc::clone(&observer));
+        self.observer = observer;
+    }
+
+    /// Reports a request that is over, with all its attempts.
+    pub(super) fn observe(&self, operation: &'static str, outcome: &'static str, start: Instant) {
+        self.observer.observe(operation, outcome, start.elapsed().as_secs_f64());
     }
 
     /// Reads: sent again on errors that pass, and once with a fresh token.
@@ -103,6 +119,7 @@ impl Transport {
                 Ok(answer) if classify::token_rejected(answer.status) && !token_renewed => {
                     token_renewed = true;
                     if self.fresh_token(&mut request, &token).await? {
+                        self.observer.retried(request.operation);
                         continue;
                     }
                     return Err(classify::error_of(answer.status, &answer.body));
@@ -120,6 +137,7 @@ impl Transport {
                 Some(wait) => tokio::time::sleep(wait).await,
                 None => return Err(error),
             }
+            self.observer.retried(request.operation);
             attempt += 1;
         }
     }
@@ -149,7 +167,10 @@ impl Transport {
                         CommitClass::Token => {
                             token_renewed = true;
                             match self.fresh_token(&mut request, &token).await {
-                                Ok(true) => continue,
+                                Ok(true) => {
+                                    self.observer.retried(request.operation);
+                                    continue;
+                                }
                                 Ok(false) => return CommitAnswer::Refused(error),
                                 Err(e) => return CommitAnswer::Refused(e),
                             }
@@ -161,6 +182,7 @@ impl Transport {
                 Some(wait) => tokio::time::sleep(wait).await,
                 None => return CommitAnswer::Refused(error),
             }
+            self.observer.retried(request.operation);
             attempt += 1;
         }
     }

@@ -17,7 +17,7 @@ use super::deletion::{Deleted, Deleter, Doomed, refresh, require_deletable};
 use super::ownership::{compare_with_neighbours, read_metadata_text};
 use super::reachable::{READS, Reachable, entries_of, manifests_of};
 use super::report::{ExpireOutcome, ExpireReport, FileKind, Tally};
-use crate::clock::Clock;
+use crate::clock::{Clock, Stopwatch};
 use crate::commit::{CommitContext, CommitResult, commit_expire};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::plan::ExpirePlan;
@@ -48,19 +48,37 @@ pub async fn expire_snapshots(
     clock: &dyn Clock,
     neighbours: Option<&[(String, String)]>,
 ) -> ExpireReport {
-    let mut report = ExpireReport::default();
     if plan.is_empty() {
-        return report;
+        return ExpireReport::default();
     }
-    let (retained, doomed) = match prepare(table, plan).await {
+    let mut stopwatch = Stopwatch::start();
+    let mut report = expire(table, plan, ctx, clock, neighbours, &mut stopwatch).await;
+    report.phases_ms = stopwatch.times();
+    report
+}
+
+async fn expire(
+    table: &TableHandle,
+    plan: &ExpirePlan,
+    ctx: &CommitContext,
+    clock: &dyn Clock,
+    neighbours: Option<&[(String, String)]>,
+    stopwatch: &mut Stopwatch,
+) -> ExpireReport {
+    let mut report = ExpireReport::default();
+    let prepared = prepare(table, plan).await;
+    stopwatch.end("plan");
+    let (retained, doomed) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => {
             report.outcome = ExpireOutcome::NotCommitted;
+            report.refused = matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Unsupported);
             report.error = Some(error.context("find out what expiring snapshots reach (nothing was changed)"));
             return report;
         }
     };
     let (base, result) = commit(table, plan, ctx, clock).await;
+    stopwatch.end("commit");
     match result {
         CommitResult::Committed(committed) => {
             report.outcome = ExpireOutcome::Committed;
@@ -95,6 +113,7 @@ pub async fn expire_snapshots(
         Ok(deleter) => delete(deleter, doomed, &mut report).await,
         Err(error) => report.error = Some(error.context("read the table after its expiry (no file was deleted)")),
     }
+    stopwatch.end("delete");
     report
 }
 

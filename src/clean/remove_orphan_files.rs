@@ -13,6 +13,7 @@ use super::once_referenced::OnceReferenced;
 use super::ownership::{check_metadata_files, compare_with_neighbours};
 use super::reachable::{READS, Reachable, Scope, entries_of};
 use super::report::{FileKind, OrphanReport, Refused};
+use crate::clock::Stopwatch;
 use crate::error::{ErrorKind, Result};
 use crate::plan::remove_orphan_files::{Evidence, Garbage, Kept, NamesInUse, OrphanRules, Verdict, judge};
 use crate::policy::TablePolicy;
@@ -64,7 +65,7 @@ impl OrphanRequest<'_> {
 
 /// Finds orphan files and says what would become of them, and why. Deletes nothing.
 pub async fn find_orphan_files(table: &TableHandle, request: &OrphanRequest<'_>) -> OrphanReport {
-    match find(table, request).await {
+    match find(table, request, &mut Stopwatch::start()).await {
         Ok(found) => found.report,
         Err(error) => OrphanReport { error: Some(error.context("find orphan files")), ..OrphanReport::default() },
     }
@@ -72,16 +73,20 @@ pub async fn find_orphan_files(table: &TableHandle, request: &OrphanRequest<'_>)
 
 /// Finds orphan files and deletes those that may go. Errors and refusals are in the report.
 pub async fn remove_orphan_files(table: &TableHandle, request: &OrphanRequest<'_>) -> OrphanReport {
-    let Found { mut report, doomed, known, .. } = match find(table, request).await {
+    let mut stopwatch = Stopwatch::start();
+    let Found { mut report, doomed, known, .. } = match find(table, request, &mut stopwatch).await {
         Ok(found) => found,
         Err(error) => {
             let error = Some(error.context("find orphan files (nothing was deleted)"));
-            return OrphanReport { error, ..OrphanReport::default() };
+            return OrphanReport { error, phases_ms: stopwatch.times(), ..OrphanReport::default() };
         }
     };
     if let Some((table, reachable)) = known {
+        stopwatch.end("check");
         delete(Deleter::new(table, reachable, Proof::Orphan), doomed, &mut report).await;
+        stopwatch.end("delete");
     }
+    report.phases_ms = stopwatch.times();
     report
 }
 
@@ -121,7 +126,8 @@ fn refusal(table: &TableHandle, request: &OrphanRequest<'_>) -> Option<Refused> 
     )
 }
 
-async fn find(table: &TableHandle, request: &OrphanRequest<'_>) -> Result<Found> {
+/// Ends the phase `list`; the phase `check` is over when this is.
+async fn find(table: &TableHandle, request: &OrphanRequest<'_>, stopwatch: &mut Stopwatch) -> Result<Found> {
     let table = table.refresh().await?;
     if let Some(refused) = refusal(&table, request) {
         return Ok(Found::refused(refused));
@@ -141,7 +147,9 @@ async fn find(table: &TableHandle, request: &OrphanRequest<'_>) -> Result<Found>
         is_active: request.is_active,
         candidates_max: request.candidates_max,
     };
-    let mut listing = match comparison.list(&table.store, &left_out).await? {
+    let listed = comparison.list(&table.store, &left_out).await;
+    stopwatch.end("list");
+    let mut listing = match listed? {
         Ok(listing) => listing,
         Err(refused) => return Ok(Found::refused(refused)),
     };

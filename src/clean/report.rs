@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 
+use crate::clock::PhaseTimes;
 use crate::error::Error;
 use crate::plan::file_names::{ManifestListName, file_name, is_metadata_file};
 use crate::plan::remove_orphan_files::{Garbage, Kept};
@@ -113,6 +114,10 @@ pub struct ExpireReport {
     pub conflicts: u32,
     /// Answers lost on the way.
     pub unknown_outcomes: u32,
+    /// Whether nothing was tried since that would not have been safe; `error` says why.
+    pub refused: bool,
+    /// How long the phases took, in milliseconds: `plan`, `commit`, `delete`, those that were begun.
+    pub phases_ms: PhaseTimes,
     /// What stopped the action, if something did.
     #[serde(serialize_with = "error_text")]
     pub error: Option<Error>,
@@ -149,6 +154,8 @@ pub struct OrphanReport {
     pub failed: BTreeMap<FileKind, Tally>,
     /// What failed, for the first few.
     pub failures: Vec<String>,
+    /// How long the phases took, in milliseconds: `list`, `check`, `delete`, those that were begun.
+    pub phases_ms: PhaseTimes,
     /// What stopped the action, if something did.
     #[serde(serialize_with = "error_text")]
     pub error: Option<Error>,

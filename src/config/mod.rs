@@ -14,8 +14,9 @@ pub mod units;
 mod validate;
 
 use std::collections::{BTreeMap, HashMap};
+use std::io::Read;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use limits::{MEMORY_FALLBACK_BYTES, detect_memory_bytes};
@@ -24,6 +25,9 @@ pub use secret::{Secret, SecretText};
 
 use crate::error::{Context, Result};
 use crate::policy::{PolicySet, ResolvedPolicy, TableName};
+
+/// A configuration file's size at most.
+const FILE_MAX_BYTES: u64 = 16 << 20;
 
 /// Everything the configuration says; all defaults are filled in, except those that follow from the machine.
 #[derive(Debug, Clone, PartialEq)]
@@ -187,25 +191,42 @@ pub struct Loaded {
     pub config: Config,
     /// All of severity [`Severity::Warning`].
     pub warnings: Vec<Problem>,
+    /// The file it was read from, if it was.
+    pub source: Option<Source>,
+}
+
+/// A configuration file as it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// What it said.
+    pub text: String,
 }
 
 impl Config {
     /// Reads and validates a file.
     pub fn load(path: &Path) -> Result<Loaded, Problems> {
-        let name = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|e| {
-            Problems(vec![Problem {
-                severity: Severity::Error,
-                file: name.clone(),
-                place: None,
-                key: String::new(),
-                message: format!("cannot be read: {e}"),
-                cure: "name an existing TOML file in UTF-8 with --config".to_owned(),
-                related: Vec::new(),
-                line: String::new(),
-            }])
-        })?;
-        Self::parse(&name, &text)
+        let text = Self::read(path)?;
+        let mut loaded = Self::parse(&path.display().to_string(), &text)?;
+        loaded.source = Some(Source { path: path.to_owned(), text });
+        Ok(loaded)
+    }
+
+    /// The text of a file of at most 16 MiB.
+    pub fn read(path: &Path) -> Result<String, Problems> {
+        let read = || -> std::io::Result<String> {
+            let mut text = String::new();
+            std::fs::File::open(path)?.take(FILE_MAX_BYTES + 1).read_to_string(&mut text)?;
+            if text.len() as u64 > FILE_MAX_BYTES {
+                return Err(std::io::Error::other(format!("it is larger than {} MiB", FILE_MAX_BYTES >> 20)));
+            }
+            Ok(text)
+        };
+        read().map_err(|e| {
+            let cure = "name an existing TOML file in UTF-8 with --config";
+            Problems(vec![Problem::of_file(path, "", format!("cannot be read: {e}"), cure)])
+        })
     }
 
     /// Validates the text of a file. Paths of secrets are taken relative to the folder of `file`, which is not read.
@@ -216,7 +237,7 @@ impl Config {
         let failed = diagnostics.has_errors();
         let problems = diagnostics.finish();
         match config {
-            Some(config) if !failed => Ok(Loaded { config, warnings: problems }),
+            Some(config) if !failed => Ok(Loaded { config, warnings: problems, source: None }),
             _ => Err(Problems(problems)),
         }
     }

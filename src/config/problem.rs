@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::path::Path;
 
 use crate::error::{Error, ErrorKind};
 pub use crate::policy::{Place, Severity};
@@ -25,6 +26,22 @@ pub struct Problem {
     pub related: Vec<(Place, String)>,
     /// The line at `place`, secrets blanked out.
     pub line: String,
+}
+
+impl Problem {
+    /// An error of no particular line.
+    pub(crate) fn of_file(path: &Path, key: &str, message: String, cure: &str) -> Self {
+        Self {
+            severity: Severity::Error,
+            file: path.display().to_string(),
+            place: None,
+            key: key.to_owned(),
+            message,
+            cure: cure.to_owned(),
+            related: Vec::new(),
+            line: String::new(),
+        }
+    }
 }
 
 impl fmt::Display for Problem {

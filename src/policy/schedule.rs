@@ -58,6 +58,13 @@ impl Schedule {
         }
     }
 
+    /// The time between two runs: of a cron expression, between the next two due times after `now_ms`.
+    pub fn period(&self, now_ms: i64, zone: &TimeZone) -> Result<Duration> {
+        let next = self.next_after(now_ms, zone)?;
+        let after = self.next_after(next, zone)?;
+        Ok(Duration::from_millis(u64::try_from(after.saturating_sub(next)).unwrap_or(0)))
+    }
+
     /// The last due time before `now_ms`; `None` for [`Schedule::Every`], whose due times follow from the last run alone,
     /// and where there was none.
     pub fn previous_before(&self, now_ms: i64, zone: &TimeZone) -> Result<Option<i64>> {

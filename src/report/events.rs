@@ -1,29 +1,49 @@
-//! Every occurrence has one function here, which drives its log line, its metrics, what the API shows and, in the sandbox, its line on the terminal.
+//! Every occurrence has one function here, which drives its log line, its metrics, what the API
+//! shows and, in the sandbox, its line on the terminal.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde::Serialize;
+use serde_json::value::to_raw_value;
 
 use crate::clean::{ExpireReport, OrphanReport};
 use crate::cli::print;
-use crate::config::Loaded;
-use crate::error::Error;
+use crate::clock::PhaseTimes;
+use crate::config::{Loaded, Problems};
+use crate::error::{Error, ErrorKind};
+use crate::inspect::{PartitionStats, TableStats};
 use crate::plan::RewritePlan;
 use crate::policy::TableName;
 use crate::report::Action;
-use crate::report::board::view::{self, Doing, Next, QueueStatus, RunEntry};
-use crate::report::board::{Board, Look};
-use crate::report::metrics::{self, Backoff, Metrics, RunCounts, RunRecord};
+use crate::report::board::view::{self, Doing, QueueStatus};
+use crate::report::board::{Board, Look, Ran};
+use crate::report::health::Health;
+use crate::report::metrics::{self, Backoff, Metrics, RunCounts, RunRecord, Stored};
 use crate::report::run_report::{RewriteReport, outcome_of};
+use crate::report::vitals::Vital;
 use crate::rewrite::Progress;
 use crate::schedule::control::Pause;
 use crate::schedule::due::{NextStep, Step};
 use crate::schedule::plan_table::{ActionPlan, TablePlan, nothing_to_rewrite, outline};
-use crate::schedule::run_table::{CleanUpReport, Run, StepDone, StepReport};
+use crate::schedule::run_table::{CleanUpReport, Run, StepDone, StepReport, Subject};
 use crate::schedule::scheduler::Queue;
 use crate::server::{Liveness, Readiness};
+
+/// Time passes while nothing happens to a table, so its health is judged anew this often.
+const JUDGE_EVERY_MS: i64 = 10_000;
+
+/// What a look at a table found out.
+#[derive(Debug, Clone)]
+pub struct Collected {
+    /// Its numbers.
+    pub stats: TableStats,
+    /// Size that compaction gives to data files, in bytes.
+    pub target_file_size_bytes: u64,
+    /// The schedule's period.
+    pub period: Duration,
+}
 
 /// Tells the world what happens.
 pub struct Reporter {
@@ -32,7 +52,10 @@ pub struct Reporter {
     readiness: Arc<Readiness>,
     liveness: Arc<Liveness>,
     echo: bool,
-    maintained: Mutex<BTreeSet<TableName>>,
+    /// The tables that were found and are not gone.
+    tables: Mutex<BTreeMap<TableName, Vital>>,
+    /// When health was judged last, milliseconds since the epoch.
+    judged_ms: AtomicI64,
 }
 
 impl Reporter {
@@ -44,17 +67,35 @@ impl Reporter {
         liveness: Arc<Liveness>,
         echo: bool,
     ) -> Self {
-        Self { metrics, board, readiness, liveness, echo, maintained: Mutex::default() }
+        let judged_ms = AtomicI64::new(i64::MIN);
+        Self { metrics, board, readiness, liveness, echo, tables: Mutex::default(), judged_ms }
     }
 
     /// The tables that were found and are not gone.
     pub fn maintained(&self) -> BTreeSet<TableName> {
-        self.lock().clone()
+        self.lock().keys().cloned().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<TableName>> {
-        // A set is whole after any panic.
-        self.maintained.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<TableName, Vital>> {
+        // A map is whole after any panic.
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes what a maintained table's health depends on; it is judged by the next heartbeat.
+    fn note(&self, name: &TableName, change: impl FnOnce(&mut Vital)) {
+        if let Some(vital) = self.lock().get_mut(name) {
+            change(vital);
+            self.judged_ms.store(i64::MIN, Ordering::Relaxed);
+        }
+    }
+
+    fn judge_all(&self, now_ms: i64) {
+        for (name, vital) in self.lock().iter_mut() {
+            let reasons = vital.judge(now_ms);
+            let kinds: Vec<_> = reasons.iter().map(|reason| reason.kind).collect();
+            self.metrics.set_health(name, &kinds, vital.last_healthy_ms);
+            self.board.judged(name, Health::of(&vital.view(), &reasons), reasons);
+        }
     }
 
     fn echo(&self, name: &TableName, line: &str) {
@@ -67,10 +108,38 @@ impl Reporter {
     pub fn started(&self, listen: &str, loaded: &Loaded, now_ms: i64) {
         self.readiness.config_loaded();
         self.metrics.record_config_load(now_ms, Some(loaded.warnings.len()));
-        let warnings = loaded.warnings.iter().map(ToString::to_string).collect();
-        self.board.config_loaded(now_ms, loaded.config.catalogs.keys(), warnings);
+        self.board.config_loaded(now_ms, loaded);
         let (catalogs, policies) = (loaded.config.catalogs.len(), loaded.config.policies.policies.len());
         tracing::info!(listen, catalogs, policies, version = env!("CARGO_PKG_VERSION"), "started");
+    }
+
+    /// The configuration file was read again and is in force.
+    pub fn config_reloaded(&self, loaded: &Loaded, now_ms: i64) {
+        self.metrics.record_config_reload(now_ms, Some(loaded.warnings.len()));
+        self.board.config_loaded(now_ms, loaded);
+        for warning in &loaded.warnings {
+            tracing::warn!(problem = %warning, "odd in the configuration");
+        }
+        let (catalogs, policies) = (loaded.config.catalogs.len(), loaded.config.policies.policies.len());
+        tracing::info!(catalogs, policies, warnings = loaded.warnings.len(), "configuration reloaded");
+    }
+
+    /// The configuration file was read again and cannot be used; what is in force stays so.
+    pub fn config_refused(&self, problems: &Problems, now_ms: i64) {
+        self.metrics.record_config_reload(now_ms, None);
+        self.board.config_refused(problems);
+        for problem in &problems.0 {
+            tracing::error!(%problem, "the configuration is not reloaded; the one before stays in force");
+        }
+    }
+
+    /// Catalogs are reached in another way from now on, and others are none of ours any more.
+    pub fn catalogs_changed(&self, rebuilt: &[String], removed: &[String]) {
+        if !rebuilt.is_empty() || !removed.is_empty() {
+            tracing::info!(?rebuilt, ?removed, "catalogs changed");
+        }
+        self.readiness.catalogs_removed(removed);
+        removed.iter().for_each(|catalog| self.metrics.forget_catalog(catalog));
     }
 
     /// The daemon was told to stop.
@@ -82,27 +151,49 @@ impl Reporter {
     /// The scheduler went round.
     pub fn heartbeat(&self, now_ms: i64) {
         self.liveness.tick(now_ms);
+        if now_ms.saturating_sub(self.judged_ms.load(Ordering::Relaxed)) >= JUDGE_EVERY_MS {
+            self.judged_ms.store(now_ms, Ordering::Relaxed);
+            self.judge_all(now_ms);
+        }
     }
 
     /// A catalog answered.
     pub fn catalog_reached(&self, catalog: &str) {
         self.readiness.catalog_reached(catalog);
+        self.metrics.set_catalog_up(catalog, true);
         self.board.catalog_asked(catalog, None);
     }
 
     /// A table was looked at. Numbers of one that is gone meanwhile would bring its series back.
-    pub fn looked(&self, name: &TableName, look: Look<'_>, now_ms: i64) {
-        let maintained = self.lock();
-        if maintained.contains(name) {
-            self.metrics.record_stats(name, look.stats);
-        }
+    pub fn looked(
+        &self,
+        name: &TableName,
+        subject: &Subject,
+        collected: Collected,
+        partitions: Vec<PartitionStats>,
+        now_ms: i64,
+    ) {
+        let look = Look {
+            stats: &collected.stats,
+            partitions,
+            target_file_size_bytes: collected.target_file_size_bytes,
+            loaded: &subject.table.loaded,
+            policy: &subject.resolved,
+        };
         self.board.looked(name, look, now_ms);
+        self.note(name, |vital| {
+            self.metrics.record_stats(name, &collected.stats);
+            self.metrics.set_target_file_size(name, collected.target_file_size_bytes);
+            vital.unreadable = None;
+            vital.period = Some(collected.period);
+            vital.stats = Some(collected.stats);
+        });
     }
 
     /// A table's numbers could not be collected.
     pub fn collection_failed(&self, name: &TableName, error: &Error) {
         tracing::warn!(table = %name, %error, "numbers not collected");
-        self.board.unreadable(name, error.to_string());
+        self.note(name, |vital| vital.unreadable = Some(error.to_string()));
     }
 
     /// A compaction was planned.
@@ -123,30 +214,40 @@ impl Reporter {
     /// A table is maintained from now on.
     pub fn table_found(&self, name: &TableName) {
         tracing::info!(table = %name, "maintained from now on");
-        self.lock().insert(name.clone());
-        self.board.table_found(name);
+        self.lock().insert(name.clone(), Vital::default());
         self.metrics.register_table(name);
+        self.board.table_found(name);
     }
 
     /// A table left the catalog or the policies.
     pub fn table_gone(&self, name: &TableName) {
         tracing::info!(table = %name, "no longer maintained");
-        let mut maintained = self.lock();
-        maintained.remove(name);
-        self.board.table_gone(name);
+        let mut tables = self.lock();
+        tables.remove(name);
         self.metrics.forget_table(name);
+        self.board.table_gone(name);
     }
 
-    /// A table waits for its next step; `failures` steps in a row have failed before.
-    pub fn table_waits(&self, name: &TableName, next: &NextStep, failures: u32, quarantined: bool) {
+    /// A table waits for its next step; `failures` steps in a row have failed before. The next compaction is due at
+    /// `next_run_ms`, if that is known.
+    pub fn table_waits(
+        &self,
+        name: &TableName,
+        next: &NextStep,
+        next_run_ms: Option<i64>,
+        failures: u32,
+        quarantined: bool,
+    ) {
         tracing::debug!(table = %name, step = next.step.as_str(), at_ms = next.at_ms, why = next.why, "waits");
-        let (step, doing) = match next.step {
-            Step::RewriteDataFiles => (metrics::Step::Idle, Doing::Idle),
-            Step::CleanUp => (metrics::Step::Delay, Doing::Delay),
+        let (step, doing, delay_end_ms) = match next.step {
+            Step::RewriteDataFiles => (metrics::Step::Idle, Doing::Idle, None),
+            Step::CleanUp => (metrics::Step::Delay, Doing::Delay, Some(next.at_ms)),
         };
-        let shown = Next { step: next.step.as_str(), at_ms: next.at_ms, why: next.why };
+        let shown = view::Next { step: next.step.as_str(), at_ms: next.at_ms, why: next.why };
         self.board.table_waits(name, doing, shown, failures, quarantined);
         self.metrics.set_step(name, step);
+        self.metrics.set_next(name, next_run_ms, delay_end_ms);
+        self.note(name, |vital| vital.waits(next.at_ms, failures, quarantined));
         let until_ms = (failures > 0).then_some(next.at_ms);
         self.metrics.set_backoff(name, Backoff { consecutive_failures: failures, until_ms, quarantined });
     }
@@ -154,24 +255,28 @@ impl Reporter {
     /// An operator stopped the table; what runs comes to its end.
     pub fn table_paused(&self, name: &TableName, pause: &Pause) {
         tracing::info!(table = %name, reason = pause.reason, "paused: no step begins until it is resumed");
+        self.metrics.set_table_paused(name, true);
         self.board.paused(Some(name), Some(pause.into()));
     }
 
     /// An operator let the table go on.
     pub fn table_resumed(&self, name: &TableName) {
         tracing::info!(table = %name, "resumed");
+        self.metrics.set_table_paused(name, false);
         self.board.paused(Some(name), None);
     }
 
     /// An operator stopped everything; what runs comes to its end.
     pub fn daemon_paused(&self, pause: &Pause) {
         tracing::info!(reason = pause.reason, "paused: no step of any table begins until it is resumed");
+        self.metrics.set_paused(true);
         self.board.paused(None, Some(pause.into()));
     }
 
     /// An operator let everything go on.
     pub fn daemon_resumed(&self) {
         tracing::info!("resumed");
+        self.metrics.set_paused(false);
         self.board.paused(None, None);
     }
 
@@ -185,6 +290,8 @@ impl Reporter {
         let Queue { running, queued, limit, oldest_queued_s } = queue;
         tracing::trace!(running, queued, limit, oldest_queued_s, "queue");
         self.board.queue(QueueStatus { running, queued, limit });
+        let oldest = Duration::from_secs(oldest_queued_s);
+        self.metrics.set_queue(metrics::Queue { running, queued, limit, oldest });
     }
 
     /// A step begins.
@@ -201,7 +308,9 @@ impl Reporter {
     /// An action begins.
     pub fn action_started(&self, name: &TableName, action: Action) {
         self.metrics.set_step(name, metrics::Step::Running(action));
+        self.metrics.set_next(name, None, None);
         self.board.table_works(name, action.into());
+        self.note(name, |vital| vital.running = true);
     }
 
     /// A table told of a success before this process began.
@@ -220,60 +329,14 @@ impl Reporter {
         } else {
             tracing::info!(table = %name, %run_id, step, outcome, %report, "step ended");
         }
-        match &done.report {
-            StepReport::RewriteDataFiles(report) => {
-                self.ran(name, run, rewrite_record(report, finished_ms), report.reason.clone(), Some(report));
-            }
-            StepReport::CleanUp(report) => self.clean_up_done(name, run, report, finished_ms),
+        record_step(&self.metrics, name, &done.report, finished_ms);
+        for ran in records(&done.report, finished_ms) {
+            self.board.ran(name, &run.run_id.to_string(), ran);
+        }
+        if failed {
+            self.note(name, |vital| vital.last_failure = done.report.problem());
         }
         self.echo(name, &print::step_summary(&done.report));
-    }
-
-    /// Takes in one action of a run.
-    fn ran<R: Serialize>(
-        &self,
-        name: &TableName,
-        run: Run,
-        record: RunRecord,
-        why: Option<String>,
-        report: Option<&R>,
-    ) {
-        self.metrics.record_run(name, &record);
-        let duration_ms = i64::try_from(record.duration.as_millis()).unwrap_or(i64::MAX);
-        let entry = RunEntry {
-            run_id: run.run_id.to_string(),
-            action: record.action,
-            outcome: record.outcome,
-            started_at_ms: record.finished_ms.saturating_sub(duration_ms),
-            finished_at_ms: record.finished_ms,
-            duration_ms,
-            reason: why,
-            counts: record.counts,
-            report: report.and_then(|report| serde_json::value::to_raw_value(report).ok()),
-        };
-        self.board.ran(name, entry);
-    }
-
-    fn clean_up_done(&self, name: &TableName, run: Run, report: &CleanUpReport, finished_ms: i64) {
-        let record = |action, outcome, duration, counts| RunRecord { action, outcome, duration, finished_ms, counts };
-        let not_begun =
-            |action: Action| report.errors.get(action.as_str()).or(report.skipped.get(action.as_str())).cloned();
-        let (action, expire) = (Action::ExpireSnapshots, report.expire_snapshots.as_ref());
-        let counts = expire.map(expire_counts).unwrap_or_default();
-        let why = expire.and_then(|r| r.error.as_ref()).map(ToString::to_string).or_else(|| not_begun(action));
-        let expired = record(action, report.expire_outcome(), report.expire_duration, counts);
-        self.ran(name, run, expired, why, expire);
-        let (action, orphans) = (Action::RemoveOrphanFiles, report.remove_orphan_files.as_ref());
-        let removed = orphans.map(orphan_counts).unwrap_or_default();
-        let refused = orphans.and_then(|r| r.refused.as_ref()).map(|refused| refused.detail.clone());
-        let why = orphans.and_then(|r| r.error.as_ref()).map(ToString::to_string).or(refused);
-        let orphaned = record(action, report.orphan_outcome(), report.orphan_duration, removed);
-        self.ran(name, run, orphaned, why.or_else(|| not_begun(action)), orphans);
-        if let Some(found) = report.remove_orphan_files.as_ref().filter(|r| r.error.is_none() && r.refused.is_none()) {
-            let left = |all: u64, deleted: u64| all.saturating_sub(deleted);
-            let files = left(found.orphans.files, removed.deleted_files);
-            self.metrics.record_orphans(name, files, left(found.orphans.bytes, removed.deleted_bytes));
-        }
     }
 
     /// A step could not be done at all.
@@ -284,9 +347,19 @@ impl Reporter {
         } else {
             tracing::info!(table = %name, run_id = %run.run_id, step = step_name, kind, %error, "step not possible; it is tried again later");
         }
-        let (action, duration, counts) = (first_action(step), Duration::ZERO, RunCounts::default());
-        let record = RunRecord { action, outcome, duration, finished_ms, counts };
-        self.ran(name, run, record, Some(error.to_string()), None::<&()>);
+        let record = RunRecord {
+            action: first_action(step),
+            outcome,
+            duration: Duration::ZERO,
+            finished_ms,
+            counts: RunCounts::default(),
+            phases: PhaseTimes::default(),
+            refused: error.kind() == ErrorKind::Unsupported,
+        };
+        self.metrics.record_run(name, &record);
+        let ran = Ran { record, reason: Some(error.to_string()), report: None };
+        self.board.ran(name, &run.run_id.to_string(), ran);
+        self.note(name, |vital| vital.last_failure = Some(error.to_string()));
         self.echo(name, &format!("{step_name} {}: {error}", outcome.as_str()));
     }
 
@@ -294,7 +367,15 @@ impl Reporter {
     pub fn catalog_failed(&self, catalog: &str, error: &Error) {
         tracing::warn!(catalog, %error, "the catalog's tables could not be listed; known tables go on");
         self.readiness.catalog_failed(catalog, &error.to_string());
+        self.metrics.set_catalog_up(catalog, false);
         self.board.catalog_asked(catalog, Some(error.to_string()));
+    }
+}
+
+fn first_action(step: Step) -> Action {
+    match step {
+        Step::RewriteDataFiles => Action::RewriteDataFiles,
+        Step::CleanUp => Action::ExpireSnapshots,
     }
 }
 
@@ -304,11 +385,68 @@ impl From<&Pause> for view::Pause {
     }
 }
 
-fn first_action(step: Step) -> Action {
-    match step {
-        Step::RewriteDataFiles => Action::RewriteDataFiles,
-        Step::CleanUp => Action::ExpireSnapshots,
+/// Counts what a step did.
+pub fn record_step(metrics: &Metrics, name: &TableName, report: &StepReport, finished_ms: i64) {
+    for ran in records(report, finished_ms) {
+        metrics.record_run(name, &ran.record);
     }
+    let StepReport::CleanUp(report) = report else { return };
+    let orphans = report.remove_orphan_files.as_ref();
+    let removed = orphans.map(orphan_counts).unwrap_or_default();
+    if let Some(found) = orphans.filter(|r| r.error.is_none() && r.refused.is_none()) {
+        let left = |all: u64, deleted: u64| all.saturating_sub(deleted);
+        let stored = Stored {
+            files: left(found.listed.files, removed.deleted_files),
+            bytes: left(found.listed.bytes, removed.deleted_bytes),
+            orphan_files: left(found.orphans.files, removed.deleted_files),
+            orphan_bytes: left(found.orphans.bytes, removed.deleted_bytes),
+        };
+        metrics.record_stored(name, stored);
+    }
+}
+
+/// The actions of a step, in order.
+fn records(report: &StepReport, finished_ms: i64) -> Vec<Ran> {
+    match report {
+        StepReport::RewriteDataFiles(report) => {
+            let record = rewrite_record(report, finished_ms);
+            vec![Ran { record, reason: report.reason.clone(), report: to_raw_value(report).ok() }]
+        }
+        StepReport::CleanUp(report) => vec![expire_record(report, finished_ms), orphan_record(report, finished_ms)],
+    }
+}
+
+fn expire_record(report: &CleanUpReport, finished_ms: i64) -> Ran {
+    let (action, expiry) = (Action::ExpireSnapshots, report.expire_snapshots.as_ref());
+    let record = RunRecord {
+        action,
+        outcome: report.expire_outcome(),
+        duration: report.expire_duration,
+        finished_ms,
+        counts: expiry.map(expire_counts).unwrap_or_default(),
+        phases: expiry.map(|report| report.phases_ms.clone()).unwrap_or_default(),
+        refused: report.is_refused(action),
+    };
+    let error = expiry.and_then(|report| report.error.as_ref()).map(ToString::to_string);
+    let reason = error.or_else(|| report.not_begun(action));
+    Ran { record, reason, report: expiry.and_then(|report| to_raw_value(report).ok()) }
+}
+
+fn orphan_record(report: &CleanUpReport, finished_ms: i64) -> Ran {
+    let (action, orphans) = (Action::RemoveOrphanFiles, report.remove_orphan_files.as_ref());
+    let record = RunRecord {
+        action,
+        outcome: report.orphan_outcome(),
+        duration: report.orphan_duration,
+        finished_ms,
+        counts: orphans.map(orphan_counts).unwrap_or_default(),
+        phases: orphans.map(|report| report.phases_ms.clone()).unwrap_or_default(),
+        refused: report.is_refused(action),
+    };
+    let error = orphans.and_then(|report| report.error.as_ref()).map(ToString::to_string);
+    let refused = orphans.and_then(|report| report.refused.as_ref()).map(|refused| refused.detail.clone());
+    let reason = error.or(refused).or_else(|| report.not_begun(action));
+    Ran { record, reason, report: orphans.and_then(|report| to_raw_value(report).ok()) }
 }
 
 fn rewrite_record(report: &RewriteReport, finished_ms: i64) -> RunRecord {
@@ -327,6 +465,8 @@ fn rewrite_record(report: &RewriteReport, finished_ms: i64) -> RunRecord {
             commit_unknown: u64::from(report.unknown_commits),
             ..RunCounts::default()
         },
+        phases: report.phases_ms.clone(),
+        refused: report.refused,
     }
 }
 

@@ -6,6 +6,7 @@ pub mod events;
 pub mod health;
 pub mod metrics;
 pub mod run_report;
+pub mod vitals;
 
 use serde::Serialize;
 
@@ -31,6 +32,15 @@ impl Action {
             Self::RewriteDataFiles => "rewrite-data-files",
             Self::ExpireSnapshots => "expire-snapshots",
             Self::RemoveOrphanFiles => "remove-orphan-files",
+        }
+    }
+
+    /// The phases of a run of the action, in order, as reports and metrics name them.
+    pub const fn phases(self) -> &'static [&'static str] {
+        match self {
+            Self::RewriteDataFiles => &["inspect", "plan", "rewrite", "commit"],
+            Self::ExpireSnapshots => &["plan", "commit", "delete"],
+            Self::RemoveOrphanFiles => &["list", "check", "delete"],
         }
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::clock::PhaseTimes;
 use crate::error::{Error, ErrorKind};
 use crate::plan::Skipped;
 use crate::report::Outcome;
@@ -16,6 +17,8 @@ pub struct RewriteReport {
     pub outcome: Outcome,
     /// Whether the table's metadata contradicts the specification, so that nothing is done to the table until it changes.
     pub metadata_invalid: bool,
+    /// Whether the table was not touched since that would not have been safe; `reason` says why.
+    pub refused: bool,
     /// Why nothing was done, or why it failed.
     pub reason: Option<String>,
     /// Live data files looked at.
@@ -58,6 +61,8 @@ pub struct RewriteReport {
     pub last_commit_ms: Option<i64>,
     /// How long it took.
     pub duration_ms: i64,
+    /// How long its phases took, in milliseconds: `inspect`, `plan`, `rewrite`, `commit`, those that were begun.
+    pub phases_ms: PhaseTimes,
     /// What was left alone, one entry per reason.
     pub skipped: Vec<Skipped>,
     /// What went wrong, one line per group or commit; at most [`RewriteReport::MAX_ERRORS`].
@@ -73,6 +78,7 @@ impl RewriteReport {
         Self {
             outcome: Outcome::Skipped,
             metadata_invalid: false,
+            refused: false,
             reason: None,
             considered_data_files: 0,
             planned_groups: 0,
@@ -94,6 +100,7 @@ impl RewriteReport {
             unsettled_commits: 0,
             last_commit_ms: None,
             duration_ms: 0,
+            phases_ms: PhaseTimes::default(),
             skipped: Vec::new(),
             errors: Vec::new(),
         }
@@ -107,7 +114,9 @@ impl RewriteReport {
     /// Could not even begin.
     pub fn failed(error: &Error) -> Self {
         let metadata_invalid = error.kind() == ErrorKind::DataInvalid;
-        Self { outcome: outcome_of(error.kind()), metadata_invalid, reason: Some(error.to_string()), ..Self::new() }
+        let refused = error.kind() == ErrorKind::Unsupported;
+        let reason = Some(error.to_string());
+        Self { outcome: outcome_of(error.kind()), metadata_invalid, refused, reason, ..Self::new() }
     }
 
     /// Remembers an error line.

@@ -13,8 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::inspect::{collect_partition_stats, collect_stats};
 use crate::plan::sizes::Sizes;
 use crate::policy::TableName;
-use crate::report::board::Look;
-use crate::report::events::Reporter;
+use crate::report::events::{Collected, Reporter};
 use crate::schedule::env::Env;
 use crate::schedule::fleet::Fleet;
 use crate::schedule::rewrite_data_files::INSPECT_CONCURRENCY;
@@ -73,13 +72,19 @@ async fn look(env: &Env, fleet: &Fleet, reporter: &Reporter, name: TableName) {
 
 async fn collect(env: &Env, fleet: &Fleet, reporter: &Reporter, name: &TableName) -> Result<()> {
     let subject = Subject::load(fleet, name).await?;
-    let Subject { table, resolved, .. } = &subject;
-    let sizes = Sizes::resolve(&resolved.policy.rewrite_data_files, table.loaded.metadata.properties())?;
-    let stats = collect_stats(table, &env.manifests, sizes.min_bytes, INSPECT_CONCURRENCY).await?;
+    let collected = collect_of(env, &subject).await?;
     // Its manifests were summarised just now.
-    let partitions = collect_partition_stats(table, &env.manifests, PARTITIONS_MAX, INSPECT_CONCURRENCY).await?;
-    let target_file_size_bytes = sizes.target_bytes;
-    let look = Look { stats: &stats, partitions, target_file_size_bytes, loaded: &table.loaded, policy: resolved };
-    reporter.looked(name, look, env.clock.now_ms());
+    let partitions =
+        collect_partition_stats(&subject.table, &env.manifests, PARTITIONS_MAX, INSPECT_CONCURRENCY).await?;
+    reporter.looked(name, &subject, collected, partitions, env.clock.now_ms());
     Ok(())
+}
+
+/// Looks at a table.
+pub async fn collect_of(env: &Env, subject: &Subject) -> Result<Collected> {
+    let (table, policy) = (&subject.table, &subject.resolved.policy);
+    let sizes = Sizes::resolve(&policy.rewrite_data_files, table.loaded.metadata.properties())?;
+    let period = policy.schedule.period(env.clock.now_ms(), &policy.zone()?)?;
+    let stats = collect_stats(table, &env.manifests, sizes.min_bytes, INSPECT_CONCURRENCY).await?;
+    Ok(Collected { stats, target_file_size_bytes: sizes.target_bytes, period })
 }

@@ -15,7 +15,6 @@ use crate::config::CatalogConfig;
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::policy::{PolicySet, ResolvedPolicy, TableName};
 use crate::storage::credentials::CatalogCredentials;
-use crate::storage::instrument::InstrumentedStore;
 use crate::storage::{self, StoreRef};
 use crate::table::TableHandle;
 use crate::table::references::{directories, own_directories};
@@ -84,8 +83,7 @@ impl OpenStore for ConfiguredStores {
         let mut properties = catalog.storage_properties().await?;
         properties.extend(self.config.resolve_secret_properties()?);
         let source = CatalogCredentials { catalog: catalog.clone(), table: table.clone() };
-        let store = storage::for_table(&properties, loaded, Arc::new(source))?;
-        Ok(InstrumentedStore::wrap(store, self.observer.clone()))
+        storage::for_table(&properties, loaded, Arc::new(source), self.observer.clone())
     }
 }
 

@@ -10,7 +10,6 @@ use crate::plan::expire_snapshots::plan_expire_snapshots;
 use crate::plan::{ExpirePlan, RewritePlan, Skipped};
 use crate::policy::{SettingValue, TableName};
 use crate::report::run_report::RewriteReport;
-use crate::rewrite::Progress;
 use crate::schedule::due::NextStep;
 use crate::schedule::env::Env;
 use crate::schedule::fleet::{Fleet, Others};
@@ -91,7 +90,7 @@ pub async fn plan_table(env: &Env, fleet: &Fleet, name: &TableName) -> Result<Ta
     let policy = &subject.resolved.policy;
     let next = subject.first_step(env.clock.now_ms())?.next;
     let rewrite =
-        rewrite_data_files::plan(env, &subject.table, policy, subject.commit_interval, &Progress::default()).await;
+        rewrite_data_files::plan(env, &subject.table, policy, subject.commit_interval).await;
     let rewrite_data_files = match rewrite {
         Ok(Ok(plan)) if plan.groups.is_empty() => ActionPlan::Nothing(nothing_to_rewrite(&plan)),
         Ok(Ok(plan)) => ActionPlan::Would(outline(&plan)),

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::clock::Stopwatch;
 use crate::commit::{CommitContext, CommitResult, StartSnapshot, commit_rewrite};
 use crate::error::{Error, ErrorKind, Result};
 use crate::inspect::inspect_table;
@@ -26,6 +27,11 @@ use crate::table::TableHandle;
 /// Manifests read at the same time while inspecting one table.
 pub(crate) const INSPECT_CONCURRENCY: usize = 16;
 
+const INSPECT: &str = Phase::Inspect.as_str();
+const PLAN: &str = Phase::Plan.as_str();
+const REWRITE: &str = Phase::Rewrite.as_str();
+const COMMIT: &str = Phase::Commit.as_str();
+
 /// Who watches a compaction.
 pub struct Watcher<'a> {
     /// Told how far it has come.
@@ -40,7 +46,17 @@ pub async fn plan(
     table: &TableHandle,
     policy: &TablePolicy,
     commit_interval: Duration,
+) -> Result<std::result::Result<RewritePlan, String>> {
+    plan_timed(env, table, policy, commit_interval, &Progress::default(), &mut Stopwatch::start()).await
+}
+
+async fn plan_timed(
+    env: &Env,
+    table: &TableHandle,
+    policy: &TablePolicy,
+    commit_interval: Duration,
     progress: &Progress,
+    stopwatch: &mut Stopwatch,
 ) -> Result<std::result::Result<RewritePlan, String>> {
     if !policy.rewrite_data_files.enabled {
         return Ok(Err("rewrite-data-files is disabled by the policy".into()));
@@ -55,10 +71,13 @@ pub async fn plan(
     if takes_all && !changed_since_last_rewrite(&table.loaded) {
         return Ok(Err("no new snapshot since the last compaction".into()));
     }
-    let state = inspect_table(table, &env.manifests, INSPECT_CONCURRENCY).await?;
+    let state = inspect_table(table, &env.manifests, INSPECT_CONCURRENCY).await;
+    stopwatch.end(INSPECT);
+    let state = state?;
     progress.enter(Phase::Plan);
     let plan = plan_rewrite_data_files(&state, policy, commit_interval, env.clock.now_ms())?;
     check_rewrite_plan(&plan, &state, &policy.rewrite_data_files)?;
+    stopwatch.end(PLAN);
     Ok(Ok(plan))
 }
 
@@ -72,11 +91,12 @@ pub async fn rewrite_data_files(
     watcher: &Watcher<'_>,
 ) -> RewriteReport {
     let started = env.clock.now_ms();
+    let mut stopwatch = Stopwatch::start();
     let planned = tokio::select! {
         biased;
         // Planning only reads, so it may end anywhere.
         () = env.cancel.cancelled() => Err(Error::new(ErrorKind::Cancelled, "stopped while planning")),
-        planned = plan(env, table, policy, commit_interval, &watcher.progress) => planned,
+        planned = plan_timed(env, table, policy, commit_interval, &watcher.progress, &mut stopwatch) => planned,
     };
     if let Ok(Ok(plan)) = &planned {
         (watcher.planned)(plan);
@@ -88,8 +108,10 @@ pub async fn rewrite_data_files(
         Ok(Ok(plan)) => match plan.snapshot.as_deref() {
             Some(snapshot) if !plan.groups.is_empty() => {
                 let start = StartSnapshot::of(&table.loaded, snapshot);
-                let mut run = Rewriting::new(env, table, policy, run_id, start, &plan, watcher.progress.clone());
+                let mut run = Rewriting::new(env, table, policy, run_id, start, &plan, watcher.progress.clone(), stopwatch);
                 run.execute(plan.groups).await;
+                run.stopwatch.end(REWRITE);
+                stopwatch = run.stopwatch;
                 run.report
             }
             Some(_) | None => RewriteReport {
@@ -100,6 +122,7 @@ pub async fn rewrite_data_files(
         },
     };
     report.duration_ms = env.clock.now_ms() - started;
+    report.phases_ms = stopwatch.times();
     report
 }
 
@@ -119,6 +142,8 @@ struct Rewriting<'a> {
     batch: Vec<RewriteResult>,
     groups_per_commit: usize,
     failed_commits: usize,
+    /// Groups that go on during a commit are not waited for, so that time counts as the commit's.
+    stopwatch: Stopwatch,
     report: RewriteReport,
 }
 
@@ -131,6 +156,7 @@ impl<'a> Rewriting<'a> {
         start: StartSnapshot,
         plan: &RewritePlan,
         progress: Arc<Progress>,
+        stopwatch: Stopwatch,
     ) -> Self {
         let total = plan.groups.len();
         let partial = policy.rewrite_data_files.partial_progress;
@@ -153,6 +179,7 @@ impl<'a> Rewriting<'a> {
             batch: Vec::new(),
             groups_per_commit: groups_per_commit.max(1),
             failed_commits: 0,
+            stopwatch,
             report,
         }
     }
@@ -243,10 +270,12 @@ impl<'a> Rewriting<'a> {
             (SUMMARY_RUN_COMPLETE, complete.to_string()),
             (SUMMARY_PLANNED_SNAPSHOT, start.snapshot_id.to_string()),
         ];
+        self.stopwatch.end(REWRITE);
         self.progress.enter(Phase::Commit);
-        let committed = commit_rewrite(&self.table, &start, &batch, &context, self.env.clock.as_ref()).await;
+        let result = commit_rewrite(&self.table, &start, &batch, &context, self.env.clock.as_ref()).await;
         self.progress.enter(Phase::Rewrite);
-        match committed {
+        self.stopwatch.end(COMMIT);
+        match result {
             CommitResult::Committed(done) => {
                 self.report.conflicts += done.conflicts;
                 self.report.unknown_commits += done.unknown_outcomes;

@@ -67,6 +67,9 @@ pub struct CleanUpReport {
     pub skipped: BTreeMap<&'static str, String>,
     /// Why an action could not begin.
     pub errors: BTreeMap<&'static str, String>,
+    /// Actions that were not begun since that would not have been safe.
+    #[serde(skip)]
+    refused: Vec<&'static str>,
     /// How long expiry took.
     #[serde(skip)]
     pub expire_duration: Duration,
@@ -87,6 +90,21 @@ impl StepReport {
     /// Whether the table's metadata contradicts the specification.
     pub fn is_metadata_invalid(&self) -> bool {
         matches!(self, Self::RewriteDataFiles(report) if report.metadata_invalid)
+    }
+
+    /// What went wrong, or why nothing was done; the first thing if there are several.
+    pub fn problem(&self) -> Option<String> {
+        match self {
+            Self::RewriteDataFiles(report) => report.reason.clone(),
+            Self::CleanUp(report) => {
+                let expiry = report.expire_snapshots.as_ref();
+                let orphans = report.remove_orphan_files.as_ref();
+                let error = expiry.and_then(|r| r.error.as_ref()).or(orphans.and_then(|r| r.error.as_ref()));
+                let failures = expiry.map(|r| &r.failures).into_iter().chain(orphans.map(|r| &r.failures)).flatten();
+                let told = report.errors.values().chain(failures);
+                error.map(ToString::to_string).or_else(|| told.cloned().next())
+            }
+        }
     }
 
     /// What the step's end means for the next one.
@@ -293,7 +311,15 @@ impl Subject {
 }
 
 impl CleanUpReport {
+    /// Why an action was not begun.
+    pub fn not_begun(&self, action: Action) -> Option<String> {
+        self.errors.get(action.as_str()).or(self.skipped.get(action.as_str())).cloned()
+    }
+
     fn refuse(&mut self, action: &'static str, error: &Error) {
+        if error.kind() == ErrorKind::Unsupported {
+            self.refused.push(action);
+        }
         let group = match outcome_of(error.kind()) {
             Outcome::Skipped | Outcome::Cancelled => &mut self.skipped,
             Outcome::Success | Outcome::Failed | Outcome::Conflict | Outcome::Unknown => &mut self.errors,
@@ -303,6 +329,16 @@ impl CleanUpReport {
 
     fn is_unsettled(&self) -> bool {
         self.expire_snapshots.as_ref().is_some_and(|report| report.outcome == ExpireOutcome::Unknown)
+    }
+
+    /// Whether the action did not touch the table, or not its files, since that would not have been safe.
+    pub fn is_refused(&self, action: Action) -> bool {
+        let inside = match action {
+            Action::ExpireSnapshots => self.expire_snapshots.as_ref().is_some_and(|report| report.refused),
+            Action::RemoveOrphanFiles => self.remove_orphan_files.as_ref().is_some_and(|r| r.refused.is_some()),
+            Action::RewriteDataFiles => false,
+        };
+        inside || self.refused.contains(&action.as_str())
     }
 
     /// How expiry ended.

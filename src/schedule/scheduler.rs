@@ -274,7 +274,8 @@ impl Scheduler {
     fn tell_wait(&self, name: &TableName) {
         if let Some(entry) = self.tables.get(name).filter(|entry| !entry.running) {
             let (failures, quarantined) = (entry.failures.most(), entry.quarantine.is_some());
-            self.shared.reporter.table_waits(name, &entry.next, failures, quarantined);
+            let next_run_ms = self.shared.next_run_ms(name, entry);
+            self.shared.reporter.table_waits(name, &entry.next, next_run_ms, failures, quarantined);
         }
     }
 }
@@ -307,6 +308,17 @@ impl Shared {
                 let other = self.other_step(name, run, step, now).unwrap_or_else(|| entry.next.clone());
                 entry.next = entry.failures.after(step, Ended::Failed, other, now);
                 self.reporter.step_failed(name, run, step, &error, now);
+            }
+        }
+    }
+
+    /// When the table is compacted next; in a delay that follows from the schedule.
+    fn next_run_ms(&self, name: &TableName, entry: &Entry) -> Option<i64> {
+        match entry.next.step {
+            Step::RewriteDataFiles => Some(entry.next.at_ms),
+            Step::CleanUp => {
+                let policy = self.fleet.policy(name).ok()?.policy;
+                Some(due::after_clean_up(entry.run?.since_ms, &policy, entry.next.at_ms).ok()?.at_ms)
             }
         }
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::fleet::Fleet;
+use crate::config::Config;
 
 /// The current settings. A step that has begun keeps those it began with.
 #[derive(Clone)]
@@ -18,4 +19,17 @@ pub struct Settings {
     pub collect_every: Duration,
     /// After SIGTERM, how long running work may take to come to an end.
     pub grace: Duration,
+}
+
+impl Settings {
+    /// What the configuration says, with the fleet that was made of it.
+    pub fn of(config: &Config, fleet: Arc<Fleet>) -> Self {
+        Self {
+            fleet,
+            concurrent_tables: config.limits.concurrent_tables,
+            run_timeout: config.limits.run_timeout,
+            collect_every: config.metrics.interval,
+            grace: config.server.grace,
+        }
+    }
 }

@@ -1,49 +1,59 @@
 //! The files of the page, which are part of the program.
 
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
 use axum::Router;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use foldhash::quality::FixedState;
-use std::hash::BuildHasher;
 
 const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
-const JS: &str = "text/javascript; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
 
 /// A file: where it is served, what it is, its content.
+#[derive(Clone, Copy)]
 struct Asset {
     path: &'static str,
     kind: &'static str,
     content: &'static [u8],
 }
 
-const ASSETS: &[Asset] = &[
+/// A file of `page/` under its own name.
+macro_rules! file {
+    ($name:literal, $kind:ident) => {
+        Asset { path: concat!("/", $name), kind: $kind, content: include_bytes!(concat!("page/", $name)) }
+    };
+}
+
+const ASSETS: [Asset; 17] = [
     Asset { path: "/", kind: HTML, content: include_bytes!("page/index.html") },
-    Asset { path: "/actions.js", kind: JS, content: include_bytes!("page/actions.js") },
-    Asset { path: "/api.js", kind: JS, content: include_bytes!("page/api.js") },
-    Asset { path: "/chart.js", kind: JS, content: include_bytes!("page/chart.js") },
-    Asset { path: "/columns.js", kind: JS, content: include_bytes!("page/columns.js") },
-    Asset { path: "/details.js", kind: JS, content: include_bytes!("page/details.js") },
-    Asset { path: "/dom.js", kind: JS, content: include_bytes!("page/dom.js") },
-    Asset { path: "/fleet.js", kind: JS, content: include_bytes!("page/fleet.js") },
-    Asset { path: "/format.js", kind: JS, content: include_bytes!("page/format.js") },
-    Asset { path: "/icon.svg", kind: SVG, content: include_bytes!("page/icon.svg") },
-    Asset { path: "/main.js", kind: JS, content: include_bytes!("page/main.js") },
-    Asset { path: "/progress.js", kind: JS, content: include_bytes!("page/progress.js") },
-    Asset { path: "/runs.js", kind: JS, content: include_bytes!("page/runs.js") },
-    Asset { path: "/style.css", kind: CSS, content: include_bytes!("page/style.css") },
-    Asset { path: "/table.js", kind: JS, content: include_bytes!("page/table.js") },
-    Asset { path: "/theme.js", kind: JS, content: include_bytes!("page/theme.js") },
-    Asset { path: "/words.js", kind: JS, content: include_bytes!("page/words.js") },
+    file!("actions.js", SCRIPT),
+    file!("api.js", SCRIPT),
+    file!("chart.js", SCRIPT),
+    file!("columns.js", SCRIPT),
+    file!("details.js", SCRIPT),
+    file!("dom.js", SCRIPT),
+    file!("fleet.js", SCRIPT),
+    file!("format.js", SCRIPT),
+    file!("icon.svg", SVG),
+    file!("main.js", SCRIPT),
+    file!("progress.js", SCRIPT),
+    file!("runs.js", SCRIPT),
+    file!("style.css", CSS),
+    file!("table.js", SCRIPT),
+    file!("theme.js", SCRIPT),
+    file!("words.js", SCRIPT),
 ];
 
 /// A path for each file.
 pub(super) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
-    ASSETS.iter().fold(Router::new(), |router, asset| {
-        let tag = format!("\"{:016x}\"", FixedState::default().hash_one(asset.content));
-        router.route(asset.path, get(move |headers: HeaderMap| async move { answer(asset, &tag, &headers) }))
+    ASSETS.into_iter().fold(Router::new(), |router, asset| {
+        let tag: Arc<str> = format!("\"{:016x}\"", FixedState::default().hash_one(asset.content)).into();
+        router.route(asset.path, get(async move |headers: HeaderMap| answer(&asset, &tag, &headers)))
     })
 }
 

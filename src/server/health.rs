@@ -76,6 +76,11 @@ impl Readiness {
         }
     }
 
+    /// These catalogs are not waited for any more. One that is new is not waited for either: who was ready stays so.
+    pub fn catalogs_removed(&self, names: &[String]) {
+        self.waiting().retain(|name, _| !names.contains(name));
+    }
+
     /// The process is about to end.
     pub fn stopping(&self) {
         self.stopping.store(true, Ordering::Relaxed);

@@ -2,7 +2,7 @@
 //!
 //! | path | answers |
 //! |---|---|
-//! | `/`, `/*.js`, `/style.css`, `/icon.svg` | the page |
+//! | `/`, `/main.js` ... | the page |
 //! | `/api/v1/*` | what the page shows, and buttons for whoever has the admin token: see `docs/api.md` |
 //! | `/livez` | 200 while the scheduler ticks, else 503; never asks a catalog or store |
 //! | `/readyz` | 200 once the configuration is loaded and each catalog was reached, else 503 with the reasons |

@@ -19,11 +19,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 
-use crate::catalog::{LoadedTable, TableCredentials};
+use crate::catalog::{LoadedTable, NoObserver, RequestObserver, TableCredentials};
 use crate::clock::SystemClock;
 use crate::error::{Error, Result};
 use credentials::Settings;
 pub use credentials::{CatalogCredentials, CredentialSource};
+use instrument::InstrumentedStore;
 use local::LocalStore;
 use router::Router;
 pub use s3::CONDITIONAL_WRITES;
@@ -83,25 +84,26 @@ pub trait StoreWriter: Send {
 pub fn open(properties: &HashMap<String, String>) -> StoreRef {
     let clock = SystemClock::shared();
     let settings = Settings::new(properties.clone(), TableCredentials::default(), None, Arc::clone(&clock));
-    Arc::new(Router { local: LocalStore::new(), s3: S3Store::new(settings, clock) })
+    Arc::new(Router { local: LocalStore::new(), s3: S3Store::new(settings, clock, Arc::new(NoObserver)) })
 }
 
 /// The store for a table's files, with what its catalog lent for them. `source` is asked for new credentials before the
 /// lent ones expire, and when the store calls them expired. Strongest first: the vended credential with the longest
-/// prefix of the path, the table's `config`, `catalog_properties`, the defaults.
+/// prefix of the path, the table's `config`, `catalog_properties`, the defaults. `observer` learns of every request.
 /// [`crate::error::ErrorKind::Unsupported`] if the table lies on a store that this version does not reach.
 pub fn for_table(
     catalog_properties: &HashMap<String, String>,
     table: &LoadedTable,
     source: Arc<dyn CredentialSource>,
+    observer: Arc<dyn RequestObserver>,
 ) -> Result<StoreRef> {
     let clock = SystemClock::shared();
     let lent =
         TableCredentials { config: table.config.clone(), storage_credentials: table.storage_credentials.clone() };
     let settings = Settings::new(catalog_properties.clone(), lent, Some(source), Arc::clone(&clock));
-    let router = Router { local: LocalStore::new(), s3: S3Store::new(settings, clock) };
+    let router = Router { local: LocalStore::new(), s3: S3Store::new(settings, clock, Arc::clone(&observer)) };
     router.pick(table.metadata.location())?;
-    Ok(Arc::new(router))
+    Ok(InstrumentedStore::wrap(Arc::new(router), observer))
 }
 
 /// The number of bytes in a range; an inverted or huge one is an error.

@@ -27,6 +27,7 @@ use super::path::SplitPath;
 use super::s3_operator::{self, Bucket, Keys, READ_BACKOFF};
 use super::s3_writer::S3Writer;
 use super::{ListedFile, Store, StoreWriter};
+use crate::catalog::RequestObserver;
 use crate::clock::Clock;
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::http_client::{self, Backoff};
@@ -53,6 +54,7 @@ struct Inner {
     buckets: Mutex<HashMap<(String, String), Bucket>>,
     requests: Semaphore,
     clock: Arc<dyn Clock>,
+    observer: Arc<dyn RequestObserver>,
 }
 
 /// An object's place: the way to its bucket, and its key.
@@ -62,12 +64,13 @@ pub(super) struct Place {
 }
 
 impl S3Store {
-    pub(super) fn new(settings: Settings, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(settings: Settings, clock: Arc<dyn Clock>, observer: Arc<dyn RequestObserver>) -> Self {
         let inner = Inner {
             settings: Arc::new(settings),
             buckets: Mutex::default(),
             requests: Semaphore::new(REQUESTS_MAX),
             clock,
+            observer,
         };
         Self { inner: Arc::new(inner) }
     }
@@ -96,7 +99,7 @@ impl Inner {
             None => {
                 let properties = self.settings.properties(&id.1);
                 let keys = self.settings.renewable().then(|| Keys::new(&self.settings, &id.1, &self.clock));
-                let bucket = s3_operator::build(parts.authority, &properties, keys)?;
+                let bucket = s3_operator::build(parts.authority, &properties, keys, &self.observer)?;
                 buckets.insert(id, bucket.clone());
                 bucket
             }
@@ -105,7 +108,7 @@ impl Inner {
     }
 
     /// Runs one request. If the store calls the keys expired or wrong, they are renewed and the request repeated, once.
-    async fn request<T, F>(&self, doing: &'static str, path: &str, work: impl Fn(Place) -> F) -> Result<T>
+    async fn request<T, F>(&self, operation: &'static str, path: &str, work: impl Fn(Place) -> F) -> Result<T>
     where
         F: Future<Output = opendal::Result<T>>,
     {
@@ -113,14 +116,13 @@ impl Inner {
         let generation = self.settings.generation();
         let first = work(self.place(path)?).await;
         let outcome = match first {
-            Err(e) if rejected_keys(&e) && self.settings.renew(generation).await? => work(self.place(path)?).await,
+            Err(e) if rejected_keys(&e) && self.settings.renew(generation).await? => {
+                self.observer.retried(operation);
+                work(self.place(path)?).await
+            }
             other => other,
         };
-        outcome.map_err(|e| translate(&e)).context(|| format!("{doing} {path}"))
-    }
-
-    fn clock(&self) -> Arc<dyn Clock> {
-        Arc::clone(&self.clock)
+        outcome.map_err(|e| translate(&e)).context(|| format!("{operation} {path}"))
     }
 
     async fn permit(&self) -> Result<tokio::sync::SemaphorePermit<'_>> {
@@ -138,6 +140,7 @@ impl Inner {
                 Some(wait) if throttled(&error) => tokio::time::sleep(wait).await,
                 _ => return Err(error),
             }
+            self.observer.retried("delete");
             attempt += 1;
         }
     }
@@ -148,9 +151,7 @@ impl Inner {
         let [first, ..] = paths else { return Vec::new() };
         let keys: Result<Vec<String>> = paths.iter().map(|path| Ok(split(path)?.key.to_owned())).collect();
         if let Ok(keys) = keys {
-            let whole = self
-                .request("delete a batch with", first, |place| delete_keys(place.bucket.retrying, keys.clone()))
-                .await;
+            let whole = self.request("delete", first, |place| delete_keys(place.bucket.retrying, keys.clone())).await;
             match whole {
                 Ok(()) => return paths.iter().map(|_| Ok(())).collect(),
                 Err(error) => tracing::debug!(%error, "batch delete failed, deleting one by one"),
@@ -169,7 +170,7 @@ async fn delete_keys(bucket: Accessor, keys: Vec<String>) -> opendal::Result<()>
     deleter.close_dyn().await
 }
 
-async fn read(place: Place, range: Option<Range<u64>>, clock: Arc<dyn Clock>) -> opendal::Result<Bytes> {
+async fn read(place: Place, range: Option<Range<u64>>, inner: Arc<Inner>) -> opendal::Result<Bytes> {
     let mut args = OpRead::new();
     if let Some(range) = &range {
         args = args.with_range(BytesRange::new(range.start, Some(range.end - range.start)));
@@ -180,10 +181,11 @@ async fn read(place: Place, range: Option<Range<u64>>, clock: Arc<dyn Clock>) ->
             Err(e) if e.is_temporary() => e,
             other => return other,
         };
-        match READ_BACKOFF.wait(attempt, clock.uuid().as_u128(), None) {
+        match READ_BACKOFF.wait(attempt, inner.clock.uuid().as_u128(), None) {
             Some(wait) => tokio::time::sleep(wait).await,
             None => return Err(error),
         }
+        inner.observer.retried("read");
         attempt += 1;
     }
 }
@@ -228,7 +230,7 @@ pub(super) fn translate(error: &opendal::Error) -> Error {
 #[async_trait]
 impl Store for S3Store {
     async fn read(&self, path: &str) -> Result<Bytes> {
-        self.inner.request("read", path, |place| read(place, None, self.inner.clock())).await
+        self.inner.request("read", path, |place| read(place, None, Arc::clone(&self.inner))).await
     }
 
     async fn read_range(&self, path: &str, range: Range<u64>) -> Result<Bytes> {
@@ -237,7 +239,7 @@ impl Store for S3Store {
             return Ok(Bytes::new());
         }
         let content =
-            self.inner.request("read", path, |place| read(place, Some(range.clone()), self.inner.clock())).await?;
+            self.inner.request("read", path, |place| read(place, Some(range.clone()), Arc::clone(&self.inner))).await?;
         if content.len() != length {
             return Err(super::short_read(path, &range));
         }

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use opendal::Operator;
-use opendal::layers::{HttpClientLayer, RetryLayer, TimeoutLayer};
+use opendal::layers::{HttpClientLayer, RetryEvent, RetryLayer, TimeoutLayer};
 use opendal::raw::{Accessor, HttpClient};
 use opendal::services::S3;
 use reqsign_aws_v4::Credential;
 use reqsign_core::{ProvideCredential, ProvideCredentialChain};
 
 use super::credentials::{self, Settings};
+use crate::catalog::RequestObserver;
 use crate::clock::Clock;
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::http_client::{self, Backoff};
@@ -77,7 +78,13 @@ fn config_error(message: impl Into<String>) -> Error {
 }
 
 /// The way to a bucket. `keys` are asked at each request if the properties hold keys that can change.
-pub(super) fn build(bucket: &str, properties: &HashMap<String, String>, keys: Option<Keys>) -> Result<Bucket> {
+/// `observer` learns of requests that are sent again.
+pub(super) fn build(
+    bucket: &str,
+    properties: &HashMap<String, String>,
+    keys: Option<Keys>,
+    observer: &Arc<dyn RequestObserver>,
+) -> Result<Bucket> {
     credentials::remote_signing(properties)?;
     let get = |key: &str| properties.get(key).map(String::as_str).filter(|v| !v.is_empty());
     let flag = |key: &str| match get(key) {
@@ -131,8 +138,13 @@ pub(super) fn build(bucket: &str, properties: &HashMap<String, String>, keys: Op
     let once = operator
         .layer(HttpClientLayer::new(HttpClient::with(client)))
         .layer(TimeoutLayer::new().with_timeout(REQUEST_TIMEOUT).with_io_timeout(REQUEST_TIMEOUT));
+    let observer = Arc::clone(observer);
+    let notify = move |event: RetryEvent<'_>| {
+        tracing::debug!(operation = %event.op, error = %event.err, "sent again");
+        observer.retried(event.op.into_static());
+    };
     let retry = RetryLayer::new().with_max_times(RETRIES).with_min_delay(RETRY_FIRST).with_max_delay(RETRY_LONGEST);
-    let retrying = once.clone().layer(retry.with_jitter());
+    let retrying = once.clone().layer(retry.with_jitter().with_notify(notify));
     Ok(Bucket { once: once.into_inner(), retrying: retrying.into_inner() })
 }
 
@@ -149,10 +161,11 @@ fn encryption(builder: S3, kind: &str, key: Option<&str>) -> Result<S3> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::NoObserver;
 
     fn try_build(bucket: &str, pairs: &[(&str, &str)]) -> Result<Bucket> {
         let properties = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        build(bucket, &properties, None)
+        build(bucket, &properties, None, &(Arc::new(NoObserver) as Arc<dyn RequestObserver>))
     }
 
     #[test]

@@ -34,6 +34,8 @@ if [ "$(node -p 'process.versions.node.split(".")[0]')" -lt 20 ]; then
     exit 1
 fi
 [ -x /usr/bin/chromium ] || need chromium
+# With promtool.
+command -v prometheus >/dev/null || need prometheus
 
 digest() { cat "$@" | sha256sum | cut -d' ' -f1; }
 fresh() { [ "$(cat "$dir/$1.stamp" 2>/dev/null)" = "$2" ]; }
@@ -45,6 +47,15 @@ if ! fresh venv "$python_version"; then
     python3 -m venv "$dir/venv"
     "$dir/venv/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$here/requirements.txt"
     echo "$python_version" >"$dir/venv.stamp"
+fi
+
+# Grafana's models of its dashboards.
+grafana='grafana-foundation-sdk==1769699998!10.1.0'
+if ! fresh grafana "$grafana"; then
+    echo "setup: Grafana's models"
+    rm -rf "$dir/grafana"
+    "$dir/venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --target "$dir/grafana" "$grafana"
+    echo "$grafana" >"$dir/grafana.stamp"
 fi
 
 # The Iceberg runtime (with Parquet, Avro and its HTTP client inside) and the Hadoop client that it writes files

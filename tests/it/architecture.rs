@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use icewright::clock::PhaseTimes;
 use icewright::report::metrics::{Metrics, RunCounts, RunRecord};
 use icewright::report::{Action, Outcome};
 
 /// Every module with the modules it may use, each of which stands above it: so no arrow goes back.
-const LAYERS: [(&str, &[&str]); 25] = [
+const LAYERS: [(&str, &[&str]); 26] = [
     ("error", &[]),
     ("clock", &[]),
     ("run_id", &[]),
@@ -26,7 +27,7 @@ const LAYERS: [(&str, &[&str]); 25] = [
     ("rewrite", &["catalog", "error", "plan", "run_id", "storage", "table"]),
     ("commit", &["catalog", "clock", "error", "meta", "plan", "rewrite", "run_id", "storage", "table"]),
     ("clean", &["catalog", "clock", "commit", "error", "meta", "plan", "policy", "run_id", "storage", "table"]),
-    ("report", &["catalog", "clean", "error", "inspect", "plan", "policy", "rewrite", "run_id", "version"]),
+    ("report", &["catalog", "clean", "config", "error", "inspect", "plan", "policy", "rewrite", "run_id", "version"]),
     (
         "schedule",
         &[
@@ -34,10 +35,23 @@ const LAYERS: [(&str, &[&str]); 25] = [
             "run_id", "storage", "table",
         ],
     ),
-    ("server", &["clock", "error", "report", "telemetry"]),
+    ("server", &["clock", "error", "policy", "report", "telemetry"]),
+    ("reload", &["clock", "config", "error", "report", "schedule"]),
     (
         "daemon",
-        &["catalog", "clock", "config", "error", "inspect", "report", "rewrite", "schedule", "server", "telemetry"],
+        &[
+            "catalog",
+            "clock",
+            "config",
+            "error",
+            "inspect",
+            "reload",
+            "report",
+            "rewrite",
+            "schedule",
+            "server",
+            "telemetry",
+        ],
     ),
     ("sandbox", &["catalog", "clock", "error", "meta", "storage"]),
     (
@@ -218,7 +232,15 @@ fn each_action_has_one_word_everywhere() {
     let metrics = Metrics::new(10);
     for action in Action::ALL {
         let counts = RunCounts::default();
-        let run = RunRecord { action, outcome: Outcome::Success, duration: Duration::ZERO, finished_ms: 1, counts };
+        let run = RunRecord {
+            action,
+            outcome: Outcome::Success,
+            duration: Duration::ZERO,
+            finished_ms: 1,
+            counts,
+            phases: PhaseTimes::default(),
+            refused: false,
+        };
         metrics.record_run(&"lake.db.t".parse().expect("a name"), &run);
     }
     let page = metrics.gather().expect("a page");

@@ -32,7 +32,7 @@ const EXAMPLE: &str = include_str!("../golden/config/example.toml");
 
 #[test]
 fn the_example_means_what_it_says() {
-    let Loaded { config, warnings } = parse(EXAMPLE);
+    let Loaded { config, warnings, .. } = parse(EXAMPLE);
     assert_eq!(warnings, []);
     assert_eq!(config.server.listen.to_string(), "0.0.0.0:9091");
     assert_eq!((config.limits.memory_bytes, config.limits.concurrent_tables), (Some(4 << 30), 4));

@@ -1,14 +1,13 @@
-//! What is written for operators agrees with the code: keys, defaults, examples, metrics, links, manifests.
+//! What is written for operators agrees with the code: keys, defaults, examples, metrics, links.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use icewright::config::Config;
 use icewright::policy::Setting;
 use icewright::report::metrics::{ALL, Kind};
 
-const PAGES: [&str; 3] = ["README.md", "docs/configuration.md", "docs/operations.md"];
+const PAGES: [&str; 4] = ["README.md", "docs/configuration.md", "docs/metrics.md", "docs/operations.md"];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -171,7 +170,7 @@ fn every_metric_that_is_named_exists() {
             seen.insert(name);
         }
     }
-    assert!(seen.len() >= ALL.len(), "the README lists them all");
+    assert!(seen.len() >= ALL.len(), "the list of metrics is complete");
 }
 
 #[test]
@@ -204,50 +203,4 @@ fn anchors(path: &Path) -> BTreeSet<String> {
         kept.map(|c| if c == ' ' { '-' } else { c }).collect()
     };
     headings.map(anchor).collect()
-}
-
-/// The text below `key: |` in a YAML file, without its indentation.
-fn yaml_text(yaml: &str, key: &str) -> String {
-    let indent = |line: &str| line.len() - line.trim_start().len();
-    let mut lines = yaml.lines().skip_while(|line| line.trim() != format!("{key}: |"));
-    let outer = indent(lines.next().unwrap_or_else(|| panic!("no {key}")));
-    let block: Vec<&str> = lines.take_while(|line| line.trim().is_empty() || indent(line) > outer).collect();
-    let inner = block.iter().filter(|line| !line.trim().is_empty()).map(|line| indent(line)).min().unwrap_or(0);
-    block.iter().map(|line| format!("{}\n", line.get(inner..).unwrap_or(""))).collect()
-}
-
-/// The value of a `key: value` line that stands only once in a YAML file.
-fn yaml_value<'y>(yaml: &'y str, key: &str) -> &'y str {
-    let prefix = format!("{key}: ");
-    let found: Vec<&str> = yaml.lines().filter_map(|line| line.trim().strip_prefix(&prefix)).collect();
-    assert_eq!(found.len(), 1, "{key}");
-    found[0]
-}
-
-#[test]
-fn the_kubernetes_manifests_fit_the_configuration_in_them() {
-    let text = yaml_text(&read("deploy/kubernetes/configmap.yaml"), "icewright.toml");
-    let loaded = Config::parse("icewright.toml", &text).unwrap_or_else(|problems| panic!("{problems}"));
-    assert_eq!(loaded.warnings, []);
-    let config = loaded.config;
-    let deployment = read("deploy/kubernetes/deployment.yaml");
-
-    // Kubernetes must not kill the process while it still finishes work.
-    let seconds: u64 = yaml_value(&deployment, "terminationGracePeriodSeconds").parse().expect("seconds");
-    assert!(Duration::from_secs(seconds) > config.server.grace + Duration::from_secs(5), "{seconds}");
-    // The budget follows the container's limit.
-    assert_eq!(config.limits.memory_bytes, None);
-    // Probes and the service must reach the listener.
-    assert!(config.server.listen.ip().is_unspecified());
-    let port = config.server.listen.port().to_string();
-    assert_eq!(yaml_value(&deployment, "- containerPort"), port);
-    assert_eq!(yaml_value(&read("deploy/kubernetes/service.yaml"), "port"), port);
-    // There may be one process for a table only.
-    assert_eq!(yaml_value(&deployment, "replicas"), "1");
-    assert!(deployment.contains("\n  strategy:\n    type: Recreate\n"));
-    for (name, secret) in config.catalogs.values().flat_map(|catalog| catalog.secrets()) {
-        let source = secret.to_string();
-        let variable = source.strip_prefix("environment variable ").unwrap_or_else(|| panic!("{name}: {source}"));
-        assert!(deployment.contains(&format!("name: {variable}\n")), "{variable} is not set");
-    }
 }

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 
 pub use look::Look;
 use pack::Packed;
@@ -20,9 +21,11 @@ use table::TableState;
 use view::{CatalogStatus, ConfigStatus, Doing, MemoryStatus, Next, Pause, QueueStatus, RunEntry, Status};
 use view::{TableList, TableView};
 
+use crate::config::{Loaded, Problem, Problems};
 use crate::inspect::ManifestCache;
 use crate::policy::TableName;
-use crate::report::health::Health;
+use crate::report::health::{Health, Reason};
+use crate::report::metrics::RunRecord;
 use crate::rewrite::Progress;
 use crate::rewrite::memory::MemoryBudget;
 use crate::version;
@@ -45,6 +48,23 @@ struct State {
     /// By name, what is wrong; `None`: nothing.
     catalogs: BTreeMap<String, Option<String>>,
     tables: BTreeMap<TableName, TableState>,
+}
+
+/// An action of a run that ended.
+pub struct Ran {
+    /// What is counted of it.
+    pub record: RunRecord,
+    /// Why nothing was done, or what went wrong.
+    pub reason: Option<String>,
+    /// Its report.
+    pub report: Option<Box<RawValue>>,
+}
+
+/// Where a problem of the configuration is, and what it is.
+fn in_a_line(problem: &Problem) -> String {
+    let line = problem.place.map(|place| format!("line {}: ", place.line)).unwrap_or_default();
+    let key = if problem.key.is_empty() { String::new() } else { format!("{}: ", problem.key) };
+    format!("{line}{key}{}", problem.message)
 }
 
 /// Which tables are asked for.
@@ -85,19 +105,20 @@ impl Board {
         }
     }
 
-    /// A configuration is in use from now on.
-    pub(super) fn config_loaded<'a>(
-        &self,
-        now_ms: i64,
-        catalogs: impl IntoIterator<Item = &'a String>,
-        warnings: Vec<String>,
-    ) {
+    /// A configuration is in force from now on.
+    pub(super) fn config_loaded(&self, now_ms: i64, loaded: &Loaded) {
         let mut state = self.lock();
+        let warnings = loaded.warnings.iter().map(in_a_line).collect();
         state.config = ConfigStatus { loaded_at_ms: now_ms, last_load_successful: true, problem: None, warnings };
-        let not_yet = || Some("not reached yet".to_owned());
         let known = std::mem::take(&mut state.catalogs);
-        let problem = |name: &String| known.get(name).cloned().unwrap_or_else(not_yet);
-        state.catalogs = catalogs.into_iter().map(|name| (name.clone(), problem(name))).collect();
+        let problem = |name: &String| known.get(name).cloned().unwrap_or_else(|| Some("not reached yet".to_owned()));
+        state.catalogs = loaded.config.catalogs.keys().map(|name| (name.clone(), problem(name))).collect();
+    }
+
+    /// A configuration cannot be used; what was in force stays so.
+    pub(super) fn config_refused(&self, problems: &Problems) {
+        let config = &mut self.lock().config;
+        (config.last_load_successful, config.problem) = (false, problems.0.first().map(in_a_line));
     }
 
     /// A catalog's tables were listed, or could not be.
@@ -132,9 +153,9 @@ impl Board {
         self.change(name, |table| table.looked(look, now_ms));
     }
 
-    /// The table's numbers could not be collected.
-    pub(super) fn unreadable(&self, name: &TableName, why: String) {
-        self.change(name, |table| table.unreadable = Some(why));
+    /// A table's health was judged.
+    pub(super) fn judged(&self, name: &TableName, health: Health, reasons: Vec<Reason>) {
+        self.change(name, |table| (table.health, table.reasons) = (health, reasons));
     }
 
     /// A table, or with `None` everything, is paused, or goes on.
@@ -155,13 +176,21 @@ impl Board {
         self.lock().leader = leader;
     }
 
-    /// Another configuration could not be loaded; the old one stays.
-    pub(super) fn config_refused(&self, problem: String) {
-        let config = &mut self.lock().config;
-        (config.last_load_successful, config.problem) = (false, Some(problem));
-    }
-
-    pub(super) fn ran(&self, name: &TableName, run: RunEntry) {
+    /// An action of a run ended.
+    pub(super) fn ran(&self, name: &TableName, run_id: &str, ran: Ran) {
+        let Ran { record, reason, report } = ran;
+        let duration_ms = i64::try_from(record.duration.as_millis()).unwrap_or(i64::MAX);
+        let run = RunEntry {
+            run_id: run_id.to_owned(),
+            action: record.action,
+            outcome: record.outcome,
+            started_at_ms: record.finished_ms.saturating_sub(duration_ms),
+            finished_at_ms: record.finished_ms,
+            duration_ms,
+            reason,
+            counts: record.counts,
+            report,
+        };
         self.change(name, |table| table.ran(run));
     }
 
@@ -207,7 +236,7 @@ impl Board {
             .iter()
             .filter(|(name, table)| {
                 selection.catalog.as_ref().is_none_or(|catalog| *catalog == name.catalog)
-                    && selection.health.is_none_or(|health| table.health(now_ms).0 == health)
+                    && selection.health.is_none_or(|health| table.health == health)
             })
             .map(|(name, table)| (name.to_string(), name, table))
             .filter(|(text, ..)| selection.after.as_ref().is_none_or(|after| text > after))
@@ -216,7 +245,7 @@ impl Board {
         let more = wanted.len() > selection.limit;
         wanted.truncate(selection.limit);
         let next = wanted.last().filter(|_| more).map(|(text, ..)| text.clone());
-        let tables = wanted.into_iter().map(|(_, name, table)| table.summary(name, now_ms)).collect();
+        let tables = wanted.into_iter().map(|(_, name, table)| table.summary(name)).collect();
         TableList { now_ms, tables, next }
     }
 

@@ -2,15 +2,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::look::{Look, snapshots};
 use super::pack::Packed;
 use super::view::{Doing, Next, Pause, Planned, ProgressView, RunEntry, Sample, SizesView, TableSummary, TableView};
 use crate::inspect::TableStats;
-use crate::policy::{Schedule, TableName};
+use crate::policy::TableName;
 use crate::report::Action;
-use crate::report::health::{Health, HealthView, Reason, reasons};
+use crate::report::health::{Health, Reason};
 use crate::rewrite::Progress;
 
 /// Samples kept of a table.
@@ -23,15 +22,12 @@ const RUNS_MAX: usize = 50;
 pub(super) struct TableState {
     pub(super) doing: Doing,
     pub(super) next: Option<Next>,
-    due_since_ms: Option<i64>,
+    pub(super) health: Health,
+    pub(super) reasons: Vec<Reason>,
     failures: u32,
-    last_failure: Option<String>,
     quarantined: bool,
     pub(super) paused: Option<Pause>,
     pub(super) progress: Option<(Arc<Progress>, i64)>,
-    /// Why its numbers could not be collected the last time.
-    pub(super) unreadable: Option<String>,
-    period: Option<Duration>,
     policies: Vec<String>,
     stats: Option<(i64, TableStats)>,
     sizes: Option<SizesView>,
@@ -49,14 +45,12 @@ impl TableState {
         Self {
             doing: Doing::Idle,
             next: None,
-            due_since_ms: None,
+            health: Health::Unknown,
+            reasons: Vec::new(),
             failures: 0,
-            last_failure: None,
             quarantined: false,
             paused: None,
             progress: None,
-            unreadable: None,
-            period: None,
             policies: Vec::new(),
             stats: None,
             sizes: None,
@@ -71,10 +65,6 @@ impl TableState {
     }
 
     pub(super) fn waits(&mut self, doing: Doing, next: Next, failures: u32, quarantined: bool) {
-        // A step that is tried again has been due since the first try.
-        if failures == 0 || self.due_since_ms.is_none() {
-            self.due_since_ms = Some(next.at_ms);
-        }
         (self.doing, self.next, self.progress) = (doing, Some(next), None);
         (self.failures, self.quarantined) = (failures, quarantined);
     }
@@ -86,20 +76,12 @@ impl TableState {
         self.snapshots = Packed::new(&snapshots(look.loaded));
         self.sizes = Some(SizesView::of(&look));
         self.stats = Some((at_ms, look.stats.clone()));
-        self.unreadable = None;
-        self.period = match look.policy.policy.schedule {
-            Schedule::Every(every) => Some(every),
-            Schedule::Cron(_) => None,
-        };
         push(&mut self.samples, Sample::of(look.stats, at_ms), SAMPLES_MAX);
     }
 
     /// Takes in an action that ended; its report goes with it.
     pub(super) fn ran(&mut self, mut run: RunEntry) {
         let report = run.report.take().map_or_else(Packed::default, |report| Packed::new(&report));
-        if run.outcome.is_failure() {
-            self.last_failure.clone_from(&run.reason);
-        }
         self.last_runs.insert(run.action, run.clone());
         push(&mut self.runs, (run, report), RUNS_MAX);
     }
@@ -108,15 +90,14 @@ impl TableState {
         self.plan = Some((at_ms, plan));
     }
 
-    pub(super) fn summary(&self, name: &TableName, now_ms: i64) -> TableSummary {
-        let (health, reasons) = self.health(now_ms);
+    pub(super) fn summary(&self, name: &TableName) -> TableSummary {
         TableSummary {
             table: name.to_string(),
             catalog: name.catalog.clone(),
             namespace: name.namespace_text(),
             name: name.table.clone(),
-            health,
-            reasons,
+            health: self.health,
+            reasons: self.reasons.clone(),
             step: self.doing,
             paused: self.paused.clone(),
             next_step: self.next.clone(),
@@ -137,7 +118,7 @@ impl TableState {
         let run = |(run, report): &(RunEntry, Packed)| RunEntry { report: report.get(), ..run.clone() };
         TableView {
             now_ms,
-            summary: self.summary(name, now_ms),
+            summary: self.summary(name),
             partitions: self.partitions.list(),
             size_histogram: self.sizes.clone(),
             snapshots: self.snapshots.list(),
@@ -146,21 +127,6 @@ impl TableState {
             policy: self.settings.list(),
             plan: self.plan.as_ref().and_then(planned),
         }
-    }
-
-    pub(super) fn health(&self, now_ms: i64) -> (Health, Vec<Reason>) {
-        let waits = self.next.is_some() && self.paused.is_none();
-        let view = HealthView {
-            consecutive_failures: self.failures,
-            last_failure: self.last_failure.as_deref(),
-            quarantined: self.quarantined,
-            due_since_ms: self.due_since_ms.filter(|_| waits),
-            period: self.period,
-            stats: self.stats.as_ref().map(|(_, stats)| stats),
-            unreadable: self.unreadable.as_deref(),
-        };
-        let reasons = reasons(&view, now_ms);
-        (Health::of(&view, &reasons), reasons)
     }
 }
 

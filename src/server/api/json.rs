@@ -12,6 +12,7 @@ use bytes::Bytes;
 use foldhash::quality::FixedState;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::{ObjectBuilder, RefOr, Required, Response as Described, Type};
 use utoipa::{IntoParams, IntoResponses};
@@ -83,8 +84,10 @@ impl<T: DeserializeOwned> FromRequest<ServerState> for Body<T> {
             return Err(Problem::new(415, "send the body as JSON: `Content-Type: application/json`"));
         }
         let text: &[u8] = if body.is_empty() { b"{}" } else { &body };
-        let value = serde_json::from_slice(text).map_err(|e| Problem::new(400, format!("malformed body: {e}")))?;
-        Ok(Self(value))
+        let malformed = |e| Problem::new(400, format!("malformed body: {e}"));
+        // Only an object: a list would do for the reader's structs as well.
+        let fields: Map<String, Value> = serde_json::from_slice(text).map_err(malformed)?;
+        Ok(Self(serde_json::from_value(fields.into()).map_err(malformed)?))
     }
 }
 

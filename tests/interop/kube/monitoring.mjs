@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 
-const models = `${process.argv[2]}/node_modules/@kubernetes-models/prometheus-operator/index.js`;
+const models = `${process.argv[2]}/node_modules/@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1/index.js`;
 const { ServiceMonitor, PrometheusRule } = await import(pathToFileURL(models));
 const kinds = { ServiceMonitor, PrometheusRule };
 for (const object of JSON.parse(readFileSync(0, "utf8"))) {

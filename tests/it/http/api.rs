@@ -197,3 +197,28 @@ async fn browsers_are_told_to_be_careful() {
     let again = api.get_unless("/", page.header("etag")).await;
     assert_eq!((again.status, again.text.as_str()), (304, ""));
 }
+
+#[tokio::test]
+async fn every_file_of_the_page_is_served_as_what_it_is() {
+    let api = api(&[], Arc::default(), None);
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/server/page");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(&folder).expect("the folder") {
+        let name = entry.expect("an entry").file_name().into_string().expect("a plain name");
+        let (_, ending) = name.rsplit_once('.').expect("an ending");
+        let path = if name == "index.html" { "/".to_owned() } else { format!("/{name}") };
+        let answer = api.get(&path).await;
+        assert_eq!(answer.status, 200, "{name} is missing in src/server/assets.rs");
+        assert_eq!(answer.text, std::fs::read_to_string(folder.join(&name)).expect("text"), "{name}");
+        let kind = match ending {
+            "html" => "text/html; charset=utf-8",
+            "css" => "text/css; charset=utf-8",
+            "js" => "text/javascript; charset=utf-8",
+            "svg" => "image/svg+xml",
+            other => panic!("what is {other}?"),
+        };
+        assert_eq!((answer.header("content-type"), answer.header("cache-control")), (kind, "no-cache"));
+        seen += 1;
+    }
+    assert!(seen > 0);
+}

@@ -101,14 +101,14 @@ async fn what_has_not_changed_is_not_sent_again() {
     let api = api(&daemon, &lake);
     until(HOUR, "compacted", || async { daemon.board.tables(&all(), lake.clock.now_ms()).tables.len() == 1 }).await;
     until(HOUR, "waits", || async { api.get(TABLE).await.json()["step"] == "delay" }).await;
-    tokio::time::sleep(6 * MINUTE).await;
+    tokio::time::sleep(MINUTE * 6).await;
     for path in ["/api/v1/tables", TABLE] {
         let first = api.get(path).await;
         tokio::time::sleep(Duration::from_secs(2)).await;
         let again = api.get_unless(path, &format!("W/\"other\", {}", first.header("etag"))).await;
         assert_eq!((again.status, again.text.as_str()), (304, ""), "{path}");
         assert_eq!(again.header("etag"), first.header("etag"));
-        tokio::time::sleep(6 * MINUTE).await;
+        tokio::time::sleep(MINUTE * 6).await;
         let collected = api.get_unless(path, first.header("etag")).await;
         assert_eq!(collected.status, 200, "numbers were collected");
         assert!(collected.json()["now-ms"].as_i64() > first.json()["now-ms"].as_i64());

@@ -9,11 +9,12 @@ use iceberg::spec::FormatVersion;
 use icewright::catalog::{Catalog, CommitOutcome};
 use icewright::inspect::TableStats;
 use icewright::policy::TableName;
-use icewright::report::board::{Board, Look};
-use icewright::report::events::Reporter;
+use icewright::report::board::Board;
+use icewright::report::events::{Collected, Reporter};
 use icewright::report::metrics::Metrics;
 use icewright::schedule::collector::collect_forever;
 use icewright::schedule::control::{Control, control};
+use icewright::schedule::run_table::Subject;
 use icewright::schedule::scheduler::Scheduler;
 use icewright::schedule::settings::Settings;
 use icewright::server::{Liveness, Readiness};
@@ -26,19 +27,19 @@ use tokio_util::sync::CancellationToken;
 use super::world::{HOUR, Lake, MINUTE, POLICY, ident};
 
 /// A scheduler and a collector at work.
-pub(super) struct Daemon {
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) board: Arc<Board>,
-    pub(super) reporter: Arc<Reporter>,
-    pub(super) cancel: CancellationToken,
-    pub(super) control: Control,
-    pub(super) settings: watch::Sender<Settings>,
-    pub(super) scheduler: JoinHandle<()>,
-    pub(super) collector: JoinHandle<()>,
+pub(crate) struct Daemon {
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) board: Arc<Board>,
+    pub(crate) reporter: Arc<Reporter>,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) control: Control,
+    pub(crate) settings: watch::Sender<Settings>,
+    pub(crate) scheduler: JoinHandle<()>,
+    pub(crate) collector: JoinHandle<()>,
 }
 
 impl Daemon {
-    pub(super) fn start(lake: &Lake, concurrent_tables: usize) -> Self {
+    pub(crate) fn start(lake: &Lake, concurrent_tables: usize) -> Self {
         let env = lake.env();
         let metrics = Arc::new(Metrics::new(100));
         let readiness = Arc::new(Readiness::new(["lake".to_owned()]));
@@ -60,7 +61,7 @@ impl Daemon {
     }
 
     /// The value of a series with `labels`, which is there.
-    pub(super) fn value(&self, metric: &str, labels: &str) -> f64 {
+    pub(crate) fn value(&self, metric: &str, labels: &str) -> f64 {
         self.series(|line| line.starts_with(&format!("{metric}{{")) && line.contains(labels))
             .unwrap_or_else(|| panic!("no series {metric} with {labels}"))
     }
@@ -71,14 +72,14 @@ impl Daemon {
         Some(line.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a number"))
     }
 
-    pub(super) fn runs(&self, table: &str, action: &str, outcome: &str) -> f64 {
+    pub(crate) fn runs(&self, table: &str, action: &str, outcome: &str) -> f64 {
         let labels = format!(
             "{{action=\"{action}\",catalog=\"lake\",namespace=\"db\",outcome=\"{outcome}\",table=\"{table}\"}}"
         );
         self.series(|line| line.starts_with(&format!("icewright_runs_total{labels}"))).unwrap_or(0.0)
     }
 
-    pub(super) async fn stop(self) {
+    pub(crate) async fn stop(self) {
         self.cancel.cancel();
         self.scheduler.await.expect("no panic");
         self.collector.await.expect("no panic");
@@ -86,7 +87,7 @@ impl Daemon {
 }
 
 /// Lets simulated time pass until the condition holds.
-pub(super) async fn until<F: Future<Output = bool>>(limit: Duration, what: &str, mut holds: impl FnMut() -> F) {
+pub(crate) async fn until<F: Future<Output = bool>>(limit: Duration, what: &str, mut holds: impl FnMut() -> F) {
     let start = tokio::time::Instant::now();
     let step = (limit / 400).clamp(Duration::from_secs(1), Duration::from_secs(15));
     while !holds().await {
@@ -96,7 +97,7 @@ pub(super) async fn until<F: Future<Output = bool>>(limit: Duration, what: &str,
 }
 
 /// A table with two snapshots of two partitions, and garbage.
-pub(super) async fn grown(lake: &Lake, table: &str) -> String {
+pub(crate) async fn grown(lake: &Lake, table: &str) -> String {
     lake.create(table);
     lake.append(table, 0..2).await;
     lake.append(table, 0..2).await;
@@ -201,11 +202,9 @@ async fn a_dropped_table_is_forgotten_within_a_cycle() {
     until(Duration::from_secs(31), "forgotten", || async { !shown("goes") }).await;
     assert!(shown("stays") && !daemon.reporter.maintained().contains(&goes));
     // Numbers that were on their way do not bring it back, nor does any later round.
-    let (stats, loaded) = (TableStats::default(), lake.load("stays").await);
-    let policy = lake.fleet(POLICY).policy(&goes).expect("a policy");
-    let look =
-        Look { stats: &stats, partitions: Vec::new(), target_file_size_bytes: 1, loaded: &loaded, policy: &policy };
-    daemon.reporter.looked(&goes, look, 0);
+    let subject = Subject::load(&lake.fleet(POLICY), &"lake.db.stays".parse().expect("a name")).await.expect("a table");
+    let collected = Collected { stats: TableStats::default(), target_file_size_bytes: 1, period: HOUR };
+    daemon.reporter.looked(&goes, &subject, collected, Vec::new(), 0);
     assert!(daemon.board.table(&goes, 0).is_none());
     tokio::time::sleep(HOUR).await;
     assert!(!shown("goes"));
