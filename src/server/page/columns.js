@@ -109,19 +109,17 @@ function tableName(t) {
   return h(
     "a",
     { href: link(t.table), class: "name", title: t.table },
-    h("span", { class: "dim" }, prefix),
-    t.table.slice(prefix.length),
+    prefix && h("span", { class: "dim" }, prefix),
+    h("span", null, t.table.slice(prefix.length)),
   );
 }
 
+/** The reasons say more than the word that they stand for; who cannot see the sign hears it. */
 function health(t) {
+  if (t.reasons.length === 0) return badge(t.health);
+  const reasons = t.reasons.map((r) => reasonText(r.reason)).join(", ");
   const details = t.reasons.map((r) => `${reasonText(r.reason)}: ${r.detail}`).join("\n");
-  return [
-    badge(t.health, t.health, details || null),
-    t.reasons.length
-      ? h("span", { class: "why", title: details }, t.reasons.map((r) => reasonText(r.reason)).join(", "))
-      : null,
-  ];
+  return badge(t.health, [h("span", { class: "unseen" }, `${t.health}: `), reasons], details);
 }
 
 function stepOrder(t) {
@@ -138,13 +136,10 @@ function step(t) {
 
 function last(t) {
   const run = lastRun(t);
-  return run
-    ? [
-        badge(run.outcome, run.outcome, `${run.action}${run.reason ? `: ${run.reason}` : ""}`),
-        " ",
-        time(run["finished-at-ms"]),
-      ]
-    : h("span", { class: "dim" }, "none yet");
+  if (!run) return h("span", { class: "dim" }, "none yet");
+  const word = run.outcome === "success" ? h("span", { class: "unseen" }, run.outcome) : run.outcome;
+  const title = `${run.action}${run.reason ? `: ${run.reason}` : ""}`;
+  return [badge(run.outcome, word, title), " ", time(run["finished-at-ms"])];
 }
 
 function next(t) {

@@ -8,7 +8,7 @@ import { badge, isRunning } from "./words.js";
 
 /** Rows made at once: what nobody has scrolled to costs nothing. */
 const PAGE = 150;
-const FAILURES_SHOWN = 5;
+const FAILURES_SHOWN = 4;
 
 /** The view. `remember(hash)` keeps its state in the address. */
 export function fleetView(remember) {

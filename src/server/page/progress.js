@@ -4,7 +4,7 @@ import { h, put, setText } from "./dom.js";
 import { bytes, count, time } from "./format.js";
 
 /**
- * A progress bar below its text; `update(table)` brings it up to date. Without planned groups it has no end yet. `heading`
+ * A progress bar below its text; `update(table)` brings it up to date. Without a plan it has no end yet. `heading`
  * stands before the text.
  */
 export function progressBar(heading) {
@@ -17,9 +17,9 @@ export function progressBar(heading) {
     const p = table.progress;
     bar.setAttribute("aria-label", `${table.step} of ${table.table}`);
     const planned = p?.["planned-groups"] ?? 0;
-    if (planned > 0) {
-      bar.max = planned;
-      bar.value = Math.min(planned, p["finished-groups"]);
+    if (p?.["planned-bytes"]) {
+      bar.max = p["planned-bytes"];
+      bar.value = Math.min(bar.max, p["read-bytes"]);
     } else {
       bar.removeAttribute("value");
     }
