@@ -1,6 +1,7 @@
 //! Wiring: configuration -> catalogs, stores, budgets -> scheduler, collector and server. Owns the order of start and stop.
 
 mod operator;
+mod turn;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,8 +11,10 @@ use operator::Operator;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
+use turn::Turn;
 
 use crate::catalog::auth::{Auth as RestAuth, SecretSource};
 use crate::catalog::rest::{RestCatalog, RestCatalogConfig};
@@ -19,6 +22,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::{Auth, CatalogConfig, Config, Loaded, Secret};
 use crate::error::{Error, Result};
 use crate::inspect::ManifestCache;
+use crate::permit::WritePermit;
 use crate::reload::{BuildMember, Reloader};
 use crate::report::board::Board;
 use crate::report::events::Reporter;
@@ -49,12 +53,17 @@ pub struct Parts {
     pub metrics: Arc<Metrics>,
 }
 
-/// Builds everything that needs no network yet. A catalog that is down is no error here.
+/// Builds everything that needs no network yet, for a command in the foreground. A catalog that is down is no error here.
 pub fn assemble(config: &Config, cancel: CancellationToken) -> Result<Parts> {
+    assemble_permitted(config, &WritePermit::always(), cancel)
+}
+
+/// The same; tables are changed only while the permit holds.
+fn assemble_permitted(config: &Config, permit: &WritePermit, cancel: CancellationToken) -> Result<Parts> {
     let metrics = Arc::new(Metrics::new(config.metrics.max_tables));
     let mut members = BTreeMap::new();
     for (name, settings) in &config.catalogs {
-        members.insert(name.clone(), member(name, settings, &metrics)?);
+        members.insert(name.clone(), member(name, settings, &metrics, permit)?);
     }
     let memory = config.limits.memory_budget_bytes();
     let cache_bytes = memory / MANIFEST_CACHE_SHARE;
@@ -84,9 +93,10 @@ fn source(secret: &Secret) -> SecretSource {
 }
 
 /// A catalog's client, and the way to its files.
-fn member(name: &str, settings: &CatalogConfig, metrics: &Arc<Metrics>) -> Result<Member> {
-    let catalog = RestCatalog::new(rest_config(name, settings)?)?.with_observer(metrics.clone());
-    let stores = ConfiguredStores { config: settings.clone(), observer: metrics.clone() };
+fn member(name: &str, settings: &CatalogConfig, metrics: &Arc<Metrics>, permit: &WritePermit) -> Result<Member> {
+    let catalog = RestCatalog::new(rest_config(name, settings)?)?;
+    let catalog = catalog.with_observer(metrics.clone()).with_permit(permit.clone());
+    let stores = ConfiguredStores { config: settings.clone(), observer: metrics.clone(), permit: permit.clone() };
     Ok(Member { catalog: Arc::new(catalog), stores: Arc::new(stores) })
 }
 
@@ -134,8 +144,10 @@ pub async fn run(
     cancel: CancellationToken,
 ) -> Result<()> {
     let config = &loaded.config;
-    let Parts { env, fleet, metrics } = assemble(config, cancel.clone())?;
+    let permit = if config.leader_election.enabled { WritePermit::withheld() } else { WritePermit::always() };
+    let Parts { env, fleet, metrics } = assemble_permitted(config, &permit, cancel.clone())?;
     metrics.watch_process();
+    let mut turn = Turn::new(&config.leader_election, env.clock.clone(), permit.clone())?;
     let catalogs = fleet.catalog_names();
     let readiness = Arc::new(Readiness::new(catalogs.iter().cloned()));
     let liveness = Arc::new(Liveness::new(env.clock.now_ms(), LIVENESS_LIMIT));
@@ -159,8 +171,15 @@ pub async fn run(
     let clock = env.clock.clone();
     let state = ServerState { metrics: metrics.clone(), readiness, liveness, clock, log_filter, api };
     let server = tokio::spawn(server::serve(listener, state, server_stop.clone()));
-    let reloading = reload(loaded, publish, &metrics, &reporter, &env.clock)?;
+    let reloading = reload(loaded, publish, &metrics, &permit, &reporter, &env.clock)?;
     let reloading = reloading.map(|task| AbortOnDropHandle::new(tokio::spawn(task)));
+    reporter.leading(!turn.is_shared());
+    let clock = env.clock.clone();
+    if !turn.win(&cancel, || reporter.heartbeat(clock.now_ms())).await {
+        stop_server(server_stop, server).await;
+        return Ok(());
+    }
+    reporter.leading(true);
     let collecting = collect_forever(env.clone(), settings.clone(), reporter.clone());
     let collector = AbortOnDropHandle::new(tokio::spawn(collecting));
     let scheduler = Scheduler::new(env, settings.clone(), reporter.clone(), orders);
@@ -170,20 +189,35 @@ pub async fn run(
         biased;
         () = cancel.cancelled() => None,
         // A process that does nothing is better ended: whoever watches it starts it again.
-        ended = &mut scheduling => Some(ended.err().map_or_else(|| "stopped".into(), |e| e.to_string())),
+        ended = &mut scheduling => {
+            let why = ended.err().map_or_else(|| "stopped".into(), |e| e.to_string());
+            Some(Error::internal(format!("the scheduler ended by itself: {why}")))
+        }
+        // Likewise: a new process begins as a candidate, with nothing left of this one.
+        why = turn.lost() => {
+            cancel.cancel();
+            Some(Error::unavailable(format!("this replica does not lead any more: {why}")))
+        }
     };
-    let grace = settings.borrow().grace;
+    let configured = settings.borrow().grace;
+    let grace = if turn.is_lost() { configured.min(turn.grace_after_loss()) } else { configured };
     reporter.stopping(grace);
     drop((reloading, collector));
-    if failure.is_none() && tokio::time::timeout(grace, &mut scheduling).await.is_err() {
+    if !scheduling.is_finished() && tokio::time::timeout(grace, &mut scheduling).await.is_err() {
         tracing::warn!("runs did not end within the grace time; what they wrote is in no snapshot");
     }
     drop(scheduling);
-    server_stop.cancel();
-    // Answers under way have a second; nothing depends on them.
-    let _ = tokio::time::timeout(Duration::from_secs(1), server).await;
+    reporter.leading(false);
+    turn.end().await;
+    stop_server(server_stop, server).await;
     tracing::info!("stopped");
-    failure.map_or(Ok(()), |text| Err(Error::internal(format!("the scheduler ended by itself: {text}"))))
+    failure.map_or(Ok(()), Err)
+}
+
+/// Answers under way have a second; nothing depends on them.
+async fn stop_server(stop: CancellationToken, server: JoinHandle<Result<()>>) {
+    stop.cancel();
+    let _ = tokio::time::timeout(Duration::from_secs(1), server).await;
 }
 
 /// Keeps the settings as the file has them, where there is a file. From then on SIGHUP makes it look at once.
@@ -191,11 +225,12 @@ fn reload(
     loaded: &Loaded,
     settings: watch::Sender<Settings>,
     metrics: &Arc<Metrics>,
+    permit: &WritePermit,
     reporter: &Arc<Reporter>,
     clock: &Arc<dyn Clock>,
 ) -> Result<Option<impl Future<Output = ()> + use<>>> {
-    let metrics = metrics.clone();
-    let build: BuildMember = Box::new(move |name, settings| member(name, settings, &metrics));
+    let (metrics, permit) = (metrics.clone(), permit.clone());
+    let build: BuildMember = Box::new(move |name, settings| member(name, settings, &metrics, &permit));
     let Some(reloader) = Reloader::new(loaded, build, settings, reporter.clone(), clock.clone())? else {
         return Ok(None);
     };

@@ -60,6 +60,10 @@ impl ErrorKind {
 }
 
 /// An error with its kind and a chain of what was being done, outermost first.
+///
+/// Each place is named by one link only: a file by the store that was asked for it, or by whoever reads its format; an address
+/// by the catalog's client; a table by [`crate::table::TableHandle`] and the fleet. Whoever passes such an error on adds what
+/// the place does not tell.
 #[derive(Debug, Clone)]
 pub struct Error {
     kind: ErrorKind,
@@ -104,6 +108,13 @@ impl Error {
     #[must_use]
     pub fn context(self, doing: impl fmt::Display) -> Self {
         Self { kind: self.kind, message: format!("{doing}: {}", self.message) }
+    }
+
+    /// The same error, saying what was being done to which file; for causes of which some name the file and some do not:
+    /// stores name it always, Parquet never. It is named once.
+    #[must_use]
+    pub fn context_of(self, doing: &str, place: &str) -> Self {
+        if self.message.contains(place) { self.context(doing) } else { self.context(format_args!("{doing} {place}")) }
     }
 }
 

@@ -5,6 +5,8 @@ mod json;
 use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
@@ -64,15 +66,28 @@ impl FilterHandle {
 
 /// Starts logging to standard error. A second call in one process keeps the first subscriber and gives a detached handle.
 pub fn init(format: LogFormat, filter: &str) -> Result<FilterHandle> {
+    let (lines, handle) = layer(format, filter, std::io::stderr)?;
+    let started = tracing_subscriber::registry().with(lines).try_init();
+    Ok(if started.is_ok() { handle } else { FilterHandle::detached(filter) })
+}
+
+/// Writes lines, and the handle on which ones.
+fn layer<W>(format: LogFormat, filter: &str, writer: W) -> Result<(impl Layer<Registry> + Send + Sync, FilterHandle)>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
     let (filter_layer, handle) = reload::Layer::new(parse_filter(filter)?);
     // A closed standard error must not end the process: it would be reported there, and that panics.
-    let lines = fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);
+    let lines = fmt::layer().with_writer(writer).log_internal_errors(false);
     let lines = match format {
-        LogFormat::Human => lines.with_ansi(std::io::stderr().is_terminal()).with_target(false).boxed(),
+        LogFormat::Human => lines.with_ansi(use_colour()).with_target(false).boxed(),
         LogFormat::Json => lines.fmt_fields(json::Fields).event_format(json::Lines).boxed(),
     };
-    let started = tracing_subscriber::registry().with(lines.with_filter(filter_layer)).try_init();
-    Ok(FilterHandle { filter: started.ok().map(|()| handle), ..FilterHandle::detached(filter) })
+    Ok((lines.with_filter(filter_layer), FilterHandle { filter: Some(handle), ..FilterHandle::detached(filter) }))
+}
+
+fn use_colour() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 const FILTER_FORM: &str = "write a level (off, error, warn, info, debug, trace), or targets with levels, such as \
@@ -85,13 +100,13 @@ pub fn check_filter(text: &str) -> Result<()> {
 
 fn parse_filter(text: &str) -> Result<EnvFilter> {
     let bad = |why: String| Error::new(ErrorKind::Config, format!("\"{text}\" is no log filter: {why}; {FILTER_FORM}"));
-    for directive in text.split(',').map(str::trim) {
-        // The library would take a misspelt level for a target that is to be logged in full.
-        if !directive.contains('=') && directive.parse::<tracing::level_filters::LevelFilter>().is_err() {
-            return Err(bad(format!("\"{directive}\" is no level")));
-        }
+    let directives: Vec<&str> = text.split(',').map(str::trim).collect();
+    // The library would take a misspelt level for a target that is to be logged in full.
+    let is_level = |directive: &str| directive.parse::<LevelFilter>().is_ok();
+    if let Some(wrong) = directives.iter().find(|d| !d.contains('=') && !is_level(d)) {
+        return Err(bad(format!("\"{wrong}\" is no level")));
     }
-    let filter = EnvFilter::builder().parse(text).map_err(|e| bad(e.to_string()))?;
+    let filter = EnvFilter::builder().parse(directives.join(",")).map_err(|e| bad(e.to_string()))?;
     let spans = format!("{RUN_TARGET}=error").parse().map_err(|e| bad(format!("{e}")))?;
     Ok(filter.add_directive(spans))
 }
@@ -116,20 +131,80 @@ mod tests {
         }
     }
 
+    /// What was written, for a subscriber of a test's own.
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().expect("not poisoned").extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Written {
+        fn take(&self) -> String {
+            String::from_utf8(std::mem::take(&mut *self.0.lock().expect("not poisoned"))).expect("text")
+        }
+    }
+
     #[test]
     fn the_filter_changes_and_a_bad_one_does_not_count() {
-        let (layer, filter) = reload::Layer::new(parse_filter("warn").expect("a filter"));
-        let handle = FilterHandle { filter: Some(filter), ..FilterHandle::detached("warn") };
-        let subscriber =
-            tracing_subscriber::registry().with(fmt::layer().with_writer(std::io::sink).with_filter(layer));
-        tracing::subscriber::with_default(subscriber, || {
-            assert!(!tracing::enabled!(tracing::Level::INFO));
+        let written = Written::default();
+        let (layer, handle) = layer(LogFormat::Human, "warn", {
+            let w = written.clone();
+            move || w.clone()
+        })
+        .expect("a filter");
+        let speak = || {
+            tracing::info!("quiet");
+            tracing::warn!("loud");
+            written.take().lines().count()
+        };
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            assert_eq!(speak(), 1);
             handle.set(" info ").expect("a good filter");
-            assert!(tracing::enabled!(tracing::Level::INFO));
-            assert_eq!(handle.current(), "info");
+            assert_eq!((speak(), handle.current()), (2, "info".to_owned()));
             assert!(handle.clone().set("inof").is_err());
-            assert_eq!(handle.current(), "info");
-            assert!(tracing::enabled!(tracing::Level::INFO));
+            assert_eq!((speak(), handle.current()), (2, "info".to_owned()));
+            handle.set("off").expect("a good filter");
+            assert_eq!(speak(), 0);
         });
+    }
+
+    #[test]
+    fn a_json_line_is_flat_and_has_the_fields_of_the_run_whatever_the_filter_says() {
+        let written = Written::default();
+        let (layer, _handle) = layer(LogFormat::Json, "off,icewright::telemetry=warn", {
+            let w = written.clone();
+            move || w.clone()
+        })
+        .expect("a filter");
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            let run = tracing::error_span!(target: RUN_TARGET, "run", table = "lake.db.t", run_id = 7, action = "a");
+            let _in_run = run.enter();
+            let _deeper = tracing::error_span!(target: RUN_TARGET, "step", action = "b", later = tracing::field::Empty);
+            let deeper = _deeper.enter();
+            _deeper.record("later", "now");
+            tracing::warn!(run_id = 8, report = %r#"{"files": 3}"#, text = "a \"b\"", n = -1, x = 0.5, yes = true, "it {}", "is");
+            tracing::info!("not told");
+            drop(deeper);
+        });
+        let lines = written.take();
+        let mut line: serde_json::Value = serde_json::from_str(&lines).expect(&lines);
+        let time = line["timestamp"].take();
+        assert!(
+            time.as_str().is_some_and(|t| t.len() == 27 && t.ends_with('Z') && t.parse::<jiff::Timestamp>().is_ok())
+        );
+        let expected = serde_json::json!({
+            "timestamp": null, "level": "WARN", "target": "icewright::telemetry::tests", "message": "it is",
+            "table": "lake.db.t", "run-id": 8, "action": "b", "later": "now", "report": {"files": 3},
+            "text": "a \"b\"", "n": -1, "x": 0.5, "yes": true,
+        });
+        assert_eq!(line, expected);
     }
 }

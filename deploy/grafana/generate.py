@@ -300,14 +300,15 @@ def table_storage():
 
 
 def table_runs():
-    def events(metric, by="", legend="", *matchers):
+    def events(metric, by="", legend="", only=""):
         labels = "catalog, namespace, table" + (f", {by}" if by else "")
-        expr = total(metric, labels, *matchers, function="increase", of=TABLE)
+        expr = total(metric, labels, function="increase", of=TABLE) + only
         return query(expr, f"{TABLE_NAME} {legend}".strip())
     left = per_table("icewright_table_delay_end_timestamp_seconds")
     return ("Runs", (8, [
         (8, lines("Runs by outcome", "Runs that ended.",
-                  [events("icewright_runs_total", "action, outcome", "{{action}} {{outcome}}")], stack=True, bars=True)),
+                  [events("icewright_runs_total", "action, outcome", "{{action}} {{outcome}}", " > 0")],
+                  stack=True, bars=True)),
         (8, lines("Compaction", "Files that committed rewrites replaced, added, and freed of deletes.",
                   [events("icewright_rewritten_data_files_total", legend="replaced"),
                    events("icewright_added_data_files_total", legend="added"),

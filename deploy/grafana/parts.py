@@ -67,7 +67,8 @@ def lines(title, description, targets, unit="short", stack=False, bars=False, st
               "stacking": {"mode": "normal" if stack else "none", "group": "A"}}
     options = {"legend": {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []},
                "tooltip": {"mode": "multi", "sort": "desc"}}
-    return panel("timeseries", title, description, targets, unit, options, custom, **({"min": 0} | more))
+    more = {"min": 0} | ({"decimals": 0} if bars else {}) | more
+    return panel("timeseries", title, description, targets, unit, options, custom, **more)
 
 
 def worst(title, description, expr, unit="short", limits=(), **more):

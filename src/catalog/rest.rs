@@ -26,6 +26,7 @@ use super::{Catalog, CommitOutcome, DeclaredPaths, LoadedTable, RequestObserver,
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::http_client;
+use crate::permit::WritePermit;
 
 /// Pages of one listing at most.
 const PAGES_MAX: usize = 10_000;
@@ -134,6 +135,13 @@ impl RestCatalog {
         let transport = Transport::new(client, authenticator, Arc::clone(&clock), &config.properties).context(what)?;
         let table_tokens = StdMutex::default();
         Ok(Self { config, transport, clock, connection: Mutex::default(), table_tokens })
+    }
+
+    /// Commits from now on only while the permit holds.
+    #[must_use]
+    pub fn with_permit(mut self, permit: WritePermit) -> Self {
+        self.transport.permit = permit;
+        self
     }
 
     /// Reports every request from now on.
@@ -334,19 +342,18 @@ impl Catalog for RestCatalog {
     }
 
     async fn load_table(&self, table: &TableIdent) -> Result<LoadedTable> {
-        self.try_load(table).await.context(|| format!("load table {table}"))
+        self.try_load(table).await
     }
 
     async fn declared_paths(&self, table: &TableIdent) -> Result<DeclaredPaths> {
-        let answer = self.table_response(table).await.and_then(|answer| DeclaredPaths::in_json(&answer.metadata));
-        answer.context(|| format!("find out where table {table} lies"))
+        DeclaredPaths::in_json(&self.table_response(table).await?.metadata)
     }
 
     async fn load_credentials(&self, table: &TableIdent) -> Result<TableCredentials> {
         let what = || format!("get credentials for table {table}");
         let connection = self.connection().await.context(what)?;
         if !connection.endpoints.contains(CREDENTIALS_ENDPOINT) {
-            let loaded = self.load_table(table).await?;
+            let loaded = self.load_table(table).await.context(what)?;
             return Ok(TableCredentials { config: loaded.config, storage_credentials: loaded.storage_credentials });
         }
         let url = format!("{}/{}/credentials", connection.base, connection.separator.table(table).context(what)?);

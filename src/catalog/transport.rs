@@ -15,6 +15,7 @@ use super::{NoObserver, RequestObserver};
 use crate::clock::Clock;
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::http_client::{self, Backoff, chain, duration_ms, retry_after};
+use crate::permit::WritePermit;
 
 /// Property: longest time for a whole request, milliseconds; 60 s unless set.
 pub const REQUEST_TIMEOUT_MS: &str = "rest.client.request-timeout-ms";
@@ -74,6 +75,8 @@ pub(super) struct Transport {
     clock: Arc<dyn Clock>,
     timeout: Duration,
     backoff: Backoff,
+    /// Asked right before a commit is sent.
+    pub(super) permit: WritePermit,
     observer: Arc<dyn RequestObserver>,
 }
 
@@ -93,7 +96,16 @@ impl Transport {
         };
         let backoff = Backoff { retries, first: Duration::from_millis(200), longest: Duration::from_secs(10) };
         let commits = http_client::build_unpooled(properties)?;
-        Ok(Self { reads, commits, authenticator, clock, timeout, backoff, observer: Arc::new(NoObserver) })
+        Ok(Self {
+            reads,
+            commits,
+            authenticator,
+            clock,
+            timeout,
+            backoff,
+            permit: WritePermit::always(),
+            observer: Arc::new(NoObserver),
+        })
     }
 
     /// Reports every request, and every token request, from now on.
@@ -152,6 +164,9 @@ impl Transport {
                 // Without a token nothing was sent.
                 Err(e) => return CommitAnswer::Refused(e),
             };
+            if let Err(e) = self.permit.check() {
+                return CommitAnswer::Refused(e);
+            }
             let (error, asked) = match self.send(&self.commits, &request, &token).await {
                 Err(Failed::Lost(e)) => return CommitAnswer::Unknown(unknown(&e)),
                 Err(Failed::NotSent(e)) => (e, None),

@@ -136,7 +136,10 @@ pub(super) fn require_deletable(loaded: &LoadedTable) -> Result<()> {
     if gc_enabled(loaded) {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::Conflict, "the table's property gc.enabled forbids deleting files"))
+    Err(Error::new(
+        ErrorKind::Conflict,
+        "the table's property gc.enabled = false forbids deleting its files: they may belong to others",
+    ))
 }
 
 /// The table with fresh metadata. An error if it is another table by now, or its files must not be deleted.

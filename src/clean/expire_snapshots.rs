@@ -49,7 +49,9 @@ pub async fn expire_snapshots(
     neighbours: Option<&[(String, String)]>,
 ) -> ExpireReport {
     if plan.is_empty() {
-        return ExpireReport::default();
+        let why: Vec<&str> = plan.skipped.iter().map(|skipped| skipped.detail.as_str()).collect();
+        let reason = if why.is_empty() { "the table has no snapshots".to_owned() } else { why.join("; ") };
+        return ExpireReport { reason: Some(reason), ..ExpireReport::default() };
     }
     let mut stopwatch = Stopwatch::start();
     let mut report = expire(table, plan, ctx, clock, neighbours, &mut stopwatch).await;
@@ -266,13 +268,13 @@ impl Candidates {
             })
             .buffer_unordered(READS);
         while let Some((snapshot, found)) = read.next().await {
-            let Some(found) = tolerate(found)? else {
+            let Some((found, bytes)) = tolerate(found)? else {
                 self.not_followed.add(0);
                 continue;
             };
             let list = snapshot.manifest_list();
-            if !retained.contains(list)? && lists.insert(list)? && self.is_own(retained, list, 0)? {
-                self.lists.push(Doomed { path: list.to_owned(), kind: FileKind::ManifestList, bytes: 0 });
+            if !retained.contains(list)? && lists.insert(list)? && self.is_own(retained, list, bytes)? {
+                self.lists.push(Doomed { path: list.to_owned(), kind: FileKind::ManifestList, bytes });
             }
             for manifest in found {
                 if !retained.has_manifest(&manifest.manifest_path)? && seen.insert(&manifest.manifest_path)? {
@@ -342,12 +344,12 @@ async fn delete(mut deleter: Deleter, candidates: Candidates, report: &mut Expir
     if sum.is_complete() {
         sum.absorb(deleter.delete(&candidates.manifests).await);
     } else {
-        keep(&mut report.kept, "content_not_deleted", &candidates.manifests);
+        keep(&mut report.kept, "content-not-deleted", &candidates.manifests);
     }
     if sum.is_complete() && candidates.not_followed == Tally::default() {
         sum.absorb(deleter.delete(&candidates.lists).await);
     } else {
-        keep(&mut report.kept, "content_not_deleted", &candidates.lists);
+        keep(&mut report.kept, "content-not-deleted", &candidates.lists);
     }
     let others = [
         ("outside-table", candidates.outside),

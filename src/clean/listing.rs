@@ -60,7 +60,7 @@ impl Comparison<'_> {
             }
             let seen_before = listing.referenced.files;
             let mut files = store.list(directory);
-            while let Some(file) = files.try_next().await.context(|| format!("list {directory}"))? {
+            while let Some(file) = files.try_next().await? {
                 if let Some(refused) = self.take(&mut listing, index, file)? {
                     return Ok(Err(refused));
                 }

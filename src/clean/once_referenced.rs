@@ -141,7 +141,7 @@ impl OnceReferenced {
         while let Some((result, list)) = read.next().await {
             self.files.insert(&list)?;
             progress.note(&list);
-            for manifest in result.unwrap_or_default() {
+            for manifest in result.map(|(manifests, _)| manifests).unwrap_or_default() {
                 let path = &manifest.manifest_path;
                 if !reachable.has_manifest(path)? && self.files.insert(path)? {
                     manifests.push(manifest);

@@ -75,7 +75,10 @@ pub(super) async fn check_metadata_files(
     while let Some((path, found)) = read.next().await {
         let detail = match found {
             Ok(uuid) if uuid == own => continue,
-            Ok(uuid) => format!("{path} belongs to a table with UUID {uuid}: move one of the two tables"),
+            Ok(uuid) => format!(
+                "{path} belongs to another table, with UUID {uuid}: move one of the two; if that one was dropped and this one \
+                 made anew in its place, move its metadata files away, and its other files go as orphans"
+            ),
             Err(error) => match error.kind() {
                 // Removed by the catalog meanwhile.
                 ErrorKind::NotFound => continue,
@@ -128,7 +131,7 @@ async fn table_uuid(store: &dyn Store, file: &ListedFile) -> Result<Uuid> {
     if file.size > METADATA_BYTES_MAX {
         return Err(Error::invalid(format!("metadata file {path} has {} bytes", file.size)));
     }
-    let head = store.read_range(path, 0..file.size.min(HEAD_BYTES)).await.context(|| format!("read {path}"))?;
+    let head = store.read_range(path, 0..file.size.min(HEAD_BYTES)).await?;
     if let Some(uuid) = uuid_in_head(&head) {
         return Ok(uuid);
     }
@@ -152,7 +155,7 @@ fn uuid_in_head(head: &[u8]) -> Option<Uuid> {
 
 /// A metadata file's JSON text, inflated if it is compressed.
 pub(super) async fn read_metadata_text(store: &dyn Store, path: &str) -> Result<Vec<u8>> {
-    let bytes = store.read(path).await.context(|| format!("read {path}"))?;
+    let bytes = store.read(path).await?;
     if !bytes.starts_with(&[0x1f, 0x8b]) {
         return Ok(bytes.to_vec());
     }

@@ -19,8 +19,8 @@ use crate::table::references::{metadata_files, own_directories, statistics_files
 /// Lists or manifests read at the same time.
 pub(super) const READS: usize = 8;
 
-/// The manifests of a snapshot.
-pub(super) async fn manifests_of(store: StoreRef, snapshot: SnapshotRef) -> Result<Vec<ManifestFile>> {
+/// The manifests of a snapshot, and the bytes of the list that names them.
+pub(super) async fn manifests_of(store: StoreRef, snapshot: SnapshotRef) -> Result<(Vec<ManifestFile>, u64)> {
     let id = snapshot.snapshot_id();
     if snapshot.manifest_list().is_empty() {
         return Err(Error::unsupported(format!("snapshot {id} names its manifests without a manifest list")));
@@ -31,8 +31,7 @@ pub(super) async fn manifests_of(store: StoreRef, snapshot: SnapshotRef) -> Resu
 
 /// The files of a manifest, also those that it only says have left.
 pub(super) async fn entries_of(store: StoreRef, manifest: ManifestFile) -> Result<(ManifestFile, Vec<PathEntry>)> {
-    let entries = read_all_manifest_paths(store.as_ref(), &manifest).await;
-    let entries = entries.map_err(|e| e.context(format!("read manifest {}", manifest.manifest_path)))?;
+    let entries = read_all_manifest_paths(store.as_ref(), &manifest).await?;
     Ok((manifest, entries))
 }
 
@@ -125,7 +124,7 @@ impl Reachable {
         let mut read = stream::iter(lists)
             .map(|s| {
                 let store = store.clone();
-                async move { manifests_of(store, s.clone()).await.map(|m| (s, m)) }
+                async move { manifests_of(store, s.clone()).await.map(|(m, _)| (s, m)) }
             })
             .buffer_unordered(READS);
         while let Some((snapshot, found)) = read.try_next().await? {

@@ -15,6 +15,7 @@ use super::reachable::{READS, Reachable, Scope, entries_of};
 use super::report::{FileKind, OrphanReport, Refused};
 use crate::clock::Stopwatch;
 use crate::error::{ErrorKind, Result};
+use crate::plan::expire_snapshots::ahead_of_clock;
 use crate::plan::remove_orphan_files::{Evidence, Garbage, Kept, NamesInUse, OrphanRules, Verdict, judge};
 use crate::policy::TablePolicy;
 use crate::run_id::RunId;
@@ -116,14 +117,11 @@ fn refusal(table: &TableHandle, request: &OrphanRequest<'_>) -> Option<Refused> 
     if !gc_enabled(&table.loaded) {
         return refused(
             "gc_disabled",
-            "the table's property gc.enabled forbids it: its files may belong to others".into(),
+            "the table's property gc.enabled = false forbids deleting its files: they may belong to others".into(),
         );
     }
     let skew_ms = clock_skew_ms(&table.loaded, request.now_ms)?;
-    refused(
-        "clock_skew",
-        format!("the table's metadata is {} s ahead of this clock: set the clocks right", skew_ms / 1000),
-    )
+    refused("clock_skew", ahead_of_clock(skew_ms))
 }
 
 /// Ends the phase `list`; the phase `check` is over when this is.

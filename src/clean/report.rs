@@ -98,6 +98,8 @@ fn error_text<S: Serializer>(error: &Option<Error>, serializer: S) -> Result<S::
 pub struct ExpireReport {
     /// What happened to the commit.
     pub outcome: ExpireOutcome,
+    /// Why there was nothing to expire.
+    pub reason: Option<String>,
     /// Snapshots that left the metadata.
     pub expired_snapshots: usize,
     /// Branches and tags that left the metadata.
@@ -164,6 +166,6 @@ pub struct OrphanReport {
 /// Notes a failed deletion.
 pub(super) fn note_failure(failures: &mut Vec<String>, path: &str, error: &Error) {
     if failures.len() < FAILURES_TOLD {
-        failures.push(format!("delete {path}: {error}"));
+        failures.push(error.clone().context_of("delete", path).to_string());
     }
 }

@@ -4,7 +4,8 @@
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::print;
+use super::screen::Screen;
+use super::{print, sheets};
 use crate::config::Config;
 use crate::daemon;
 use crate::error::Result;
@@ -35,7 +36,7 @@ pub(super) async fn inspect(config: Config, table: &str, json: bool, cancel: Can
         let (table, metadata_location) = (name.to_string(), loaded.metadata_location.as_str());
         print::json(&TableState { table, metadata_location, stats: &stats })?;
     } else {
-        print::stats(&name.to_string(), loaded, &stats)?;
+        print::out(&sheets::stats(&name.to_string(), &loaded.metadata_location, &stats)?.render(Screen::stdout()));
     }
     Ok(0)
 }

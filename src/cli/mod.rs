@@ -9,9 +9,12 @@ mod inspect;
 mod once;
 mod plan;
 pub(crate) mod print;
+mod progress;
 mod run;
 mod sandbox;
+mod screen;
 mod select;
+mod sheets;
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -17,7 +17,6 @@
 //!  "error": "<why the pass could not go on>" | null}
 //! ```
 
-use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,11 +24,13 @@ use futures::{StreamExt, stream};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::{print, select};
+use super::progress::Board;
+use super::screen::{self, Screen};
+use super::{print, select, sheets};
 use crate::config::Config;
 use crate::daemon;
 use crate::error::{Error, ErrorKind, Result};
-use crate::policy::TableName;
+use crate::policy::{TableName, human_duration};
 use crate::report::Outcome;
 use crate::rewrite::Progress;
 use crate::schedule::env::Env;
@@ -61,8 +62,8 @@ struct Pass {
     fleet: Arc<Fleet>,
     /// Whether to leave the clean-ups if they are not due yet.
     no_wait: bool,
-    /// Whether somebody watches.
-    show_progress: bool,
+    /// What is under way, for whoever watches.
+    board: Board,
 }
 
 /// Runs the pass. Exit code 1 if any table failed, or if the pass was stopped.
@@ -78,9 +79,10 @@ pub(super) async fn once(
     if names.is_empty() {
         print::err("no table matches a policy");
     }
-    let show_progress = !json && std::io::stderr().is_terminal();
-    let pass = Pass { env: parts.env, fleet: parts.fleet, no_wait, show_progress };
-    let mut all_done = true;
+    let board = Board::new(!json);
+    let pass = Pass { env: parts.env, fleet: parts.fleet, no_wait, board: board.clone() };
+    let screen = Screen::stdout();
+    let (mut all_done, mut overview) = (true, Vec::new());
     let mut passes =
         stream::iter(names).map(|name| pass.maintain(name)).buffer_unordered(config.limits.concurrent_tables);
     while let Some(report) = passes.next().await {
@@ -89,8 +91,14 @@ pub(super) async fn once(
             // Whether or not somebody reads it, the work goes on.
             print::json(&report)?;
         } else {
-            print::table_report(&report);
+            board.print(&sheets::report(&report).render(screen));
+            overview.push(sheets::overview_row(&report));
         }
+    }
+    if overview.len() > 1
+        && let Some(table) = screen::table(screen, &sheets::OVERVIEW, &overview)
+    {
+        board.print(&format!("\n{table}"));
     }
     Ok(i32::from(!all_done))
 }
@@ -122,7 +130,7 @@ impl Pass {
         let Self { env, fleet, .. } = self;
         let subject = Subject::load(fleet, name).await?;
         let progress = Arc::new(Progress::default());
-        let shown = self.show_progress.then(|| print::show_progress(name.to_string(), progress.clone()));
+        let shown = self.board.rewriting(&report.table, progress.clone());
         let watcher = Watcher { progress, planned: &|_| {} };
         let rewritten = rewrite_step(env, &subject, run, &watcher).await;
         drop(shown);
@@ -135,12 +143,14 @@ impl Pass {
         let wait_ms = rewritten.other.at_ms.saturating_sub(env.clock.now_ms()).max(0);
         let wait = Duration::from_millis(wait_ms.unsigned_abs());
         if !wait.is_zero() && self.no_wait {
-            report.not_due = Some(format!("{}: {} s left", rewritten.other.why, wait.as_secs() + 1));
+            report.not_due = Some(format!(
+                "{}: {} left",
+                rewritten.other.why,
+                human_duration(Duration::from_secs(wait.as_secs() + 1))
+            ));
             return Ok(());
         }
-        if !wait.is_zero() && self.show_progress {
-            print::show_waiting(&report.table, wait);
-        }
+        let shown = (!wait.is_zero()).then(|| self.board.waiting(&report.table, wait));
         tokio::select! {
             biased;
             () = env.cancel.cancelled() => {
@@ -149,6 +159,7 @@ impl Pass {
             }
             () = tokio::time::sleep(wait) => {}
         }
+        drop(shown);
         let subject = Subject::load(fleet, name).await?;
         report.steps.push(clean_up_step(env, fleet, name, &subject, run, &|_| {}).await?.report);
         Ok(())

@@ -8,7 +8,8 @@
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::{print, select};
+use super::screen::Screen;
+use super::{print, select, sheets};
 use crate::config::Config;
 use crate::daemon;
 use crate::error::Result;
@@ -30,7 +31,7 @@ pub(super) async fn plan(config: Config, table: Option<&str>, json: bool, cancel
         failed |= planned.is_err();
         let read = match planned {
             Ok(plan) if json => print::json(&plan)?,
-            Ok(plan) => print::table_plan(&plan),
+            Ok(plan) => print::out(&sheets::plan(&plan).render(Screen::stdout())),
             Err(error) if json => print::json(&NotPlanned { table: name.to_string(), error: error.to_string() })?,
             Err(error) => {
                 print::err(&format!("{name}: {error}"));

@@ -6,15 +6,16 @@ use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 
+use super::limits::MEMORY_MIN_BYTES;
 use super::policy_file::{read_defaults, read_policies};
 use super::problem::{Diagnostics, Place};
 use super::reader::{Item, Section, count, duration, size, string};
-use super::validate::validate;
-use super::{Auth, CatalogConfig, Config, LimitsConfig, MetricsConfig, PropertyValue, Secret, ServerConfig};
+use super::validate::{check_memory, validate};
+use super::{
+    Auth, CatalogConfig, Config, LimitsConfig, MetricsConfig, PropertyValue, Secret, ServerConfig, leader_election,
+    traces,
+};
 use crate::policy::PolicySet;
-
-/// Less would not hold one row group while it is written.
-const MEMORY_MIN_BYTES: u64 = 64 << 20;
 
 /// Endings of property names whose values are secrets.
 const SECRET_PROPERTIES: [&str; 9] = [
@@ -44,11 +45,15 @@ pub(super) fn read(diagnostics: &mut Diagnostics<'_>, text: &str, base: &Path) -
     let server = root.section(diagnostics, "server").map(|s| read_server(diagnostics, s, base)).unwrap_or_default();
     let limits = root.section(diagnostics, "limits").map(|s| read_limits(diagnostics, s)).unwrap_or_default();
     let metrics = root.section(diagnostics, "metrics").map(|s| read_metrics(diagnostics, s)).unwrap_or_default();
+    let leader_election = root.section(diagnostics, "leader-election");
+    let leader_election = leader_election.map(|s| leader_election::read(diagnostics, s)).unwrap_or_default();
+    let traces = root.section(diagnostics, "traces").map(|s| traces::read(diagnostics, s, base)).unwrap_or_default();
     let catalogs = read_catalogs(diagnostics, &mut root, base);
     let defaults = root.section(diagnostics, "defaults").map(|s| read_defaults(diagnostics, s)).unwrap_or_default();
     let policies = root.take("policies").map(|item| read_policies(diagnostics, &item)).unwrap_or_default();
     root.finish(diagnostics);
-    let config = Config { server, limits, metrics, catalogs, policies: PolicySet { defaults, policies } };
+    let policies = PolicySet { defaults, policies };
+    let config = Config { server, limits, metrics, leader_election, traces, catalogs, policies };
     validate(diagnostics, &config);
     Some(config)
 }
@@ -98,6 +103,9 @@ fn read_limits(diagnostics: &mut Diagnostics<'_>, mut section: Section<'_, '_>) 
     let concurrent_tables = section.read(diagnostics, "concurrent-tables", count(1));
     let run_timeout = section.read(diagnostics, "run-timeout", duration);
     section.finish(diagnostics);
+    if let Some(memory) = &memory {
+        check_memory(diagnostics, memory);
+    }
     LimitsConfig {
         memory_bytes: memory.map(|placed| placed.value),
         concurrent_tables: concurrent_tables.map_or(default.concurrent_tables, |placed| placed.value),
@@ -179,7 +187,7 @@ fn sent_in_the_clear(uri: &str) -> bool {
     !(host == "localhost" || host.starts_with("127.") || host == "[::1]")
 }
 
-fn http_uri(diagnostics: &mut Diagnostics<'_>, item: &Item<'_, '_>) -> Option<String> {
+pub(super) fn http_uri(diagnostics: &mut Diagnostics<'_>, item: &Item<'_, '_>) -> Option<String> {
     let text = item.str(diagnostics)?;
     let before_path = text.split_once("://").map_or(text, |(_, rest)| rest).split(['/', '?', '#']).next();
     if before_path.is_some_and(|authority| authority.contains('@')) {
@@ -267,7 +275,7 @@ fn required_secret(
 }
 
 /// `{ env = "NAME" }` or `{ file = "PATH" }`.
-fn read_secret(diagnostics: &mut Diagnostics<'_>, item: &Item<'_, '_>, base: &Path) -> Option<Secret> {
+pub(super) fn read_secret(diagnostics: &mut Diagnostics<'_>, item: &Item<'_, '_>, base: &Path) -> Option<Secret> {
     const CURE: &str = "write { env = \"NAME\" } or { file = \"PATH\" }";
     if !matches!(item.value, DeValue::Table(_)) {
         diagnostics.blank(item.span.clone());

@@ -4,12 +4,14 @@
 //! `file` reads sections, `policy_file` policies, `partitions` partition selections, `validate` looks across sections.
 
 mod file;
+mod leader_election;
 mod limits;
 mod partitions;
 mod policy_file;
 mod problem;
 mod reader;
 mod secret;
+mod traces;
 pub mod units;
 mod validate;
 
@@ -19,9 +21,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use limits::{MEMORY_FALLBACK_BYTES, detect_memory_bytes};
+pub use leader_election::LeaderElectionConfig;
+pub use limits::{MEMORY_FALLBACK_BYTES, USUAL_GROUP_BYTES, detect_memory_bytes};
 pub use problem::{Place, Problem, Problems, Severity};
 pub use secret::{Secret, SecretText};
+pub use traces::TracesConfig;
 
 use crate::error::{Context, Result};
 use crate::policy::{PolicySet, ResolvedPolicy, TableName};
@@ -38,6 +42,10 @@ pub struct Config {
     pub limits: LimitsConfig,
     /// `[metrics]`.
     pub metrics: MetricsConfig,
+    /// `[leader-election]`.
+    pub leader_election: LeaderElectionConfig,
+    /// `[traces]`.
+    pub traces: TracesConfig,
     /// `[catalogs.NAME]`, by name; at least one.
     pub catalogs: BTreeMap<String, CatalogConfig>,
     /// `[defaults]` and `[[policies]]`.

@@ -160,6 +160,14 @@ impl<'s> Diagnostics<'s> {
         self.problems.iter().any(|problem| problem.severity == Severity::Error)
     }
 
+    /// Whether some section's value of a setting could not be read. `key` is relative to the policy.
+    pub(super) fn is_unreadable(&self, key: &str) -> bool {
+        // Two keys set the schedule.
+        let keys: &[&str] = if key == "schedule" { &["schedule", "every"] } else { &[key] };
+        let ends = |path: &str| keys.iter().any(|key| path.strip_suffix(key).is_some_and(|rest| rest.ends_with('.')));
+        self.problems.iter().any(|problem| problem.severity == Severity::Error && ends(&problem.key))
+    }
+
     /// All problems in file order, each with its line.
     pub(super) fn finish(mut self) -> Vec<Problem> {
         let lines = self.lines_without_secrets();

@@ -1,8 +1,9 @@
 //! What shows only when sections are looked at together.
 
 use super::Config;
+use super::limits::{MEMORY_MIN_BYTES, USUAL_GROUP_BYTES};
 use super::problem::{Diagnostics, Place, did_you_mean};
-use crate::policy::{Finding, Layer, Origin, PolicySet, ResolvedPolicy, TablePattern, check};
+use crate::policy::{Finding, Layer, Origin, Placed, PolicySet, ResolvedPolicy, TablePattern, check};
 
 pub(super) fn validate(diagnostics: &mut Diagnostics<'_>, config: &Config) {
     if config.policies.policies.is_empty() {
@@ -13,6 +14,22 @@ pub(super) fn validate(diagnostics: &mut Diagnostics<'_>, config: &Config) {
     check_dead_patterns(diagnostics, config);
     check_shadowed(diagnostics, &config.policies);
     check_contradictions(diagnostics, config);
+}
+
+/// Small groups fit any budget; those of usual size are refused one by one at run time, which is late to learn of it.
+pub(super) fn check_memory(diagnostics: &mut Diagnostics<'_>, memory: &Placed<u64>) {
+    let usual = USUAL_GROUP_BYTES;
+    if (MEMORY_MIN_BYTES..usual).contains(&memory.value) {
+        let message = format!(
+            "is too little for file groups of usual size: with row groups of 128 MiB, one thread needs {} MiB",
+            usual >> 20
+        );
+        let cure = format!(
+            "use at least \"{}MiB\", or give the tables a smaller write.parquet.row-group-size-bytes",
+            usual >> 20
+        );
+        diagnostics.warning(memory.place, "limits.memory", message, cure);
+    }
 }
 
 /// A pattern whose catalog is not configured never matches.
@@ -83,11 +100,15 @@ fn check_contradictions(diagnostics: &mut Diagnostics<'_>, config: &Config) {
     };
     report(&policies.merge(&[]));
     for layer in &policies.policies {
+        // Also where the tables or their catalog are mistakes themselves: what the policy says is checked all the same.
+        if layer.tables.is_empty() {
+            report(&policies.merge(&[layer]));
+        }
         for pattern in &layer.tables {
-            let Some(catalog) = config.catalogs.keys().find(|name| pattern.value.may_match_catalog(name)) else {
-                continue;
-            };
-            report(&policies.merge(&policies.matching(&pattern.value.example(catalog))));
+            let configured = config.catalogs.keys().find(|name| pattern.value.may_match_catalog(name)).cloned();
+            let catalog =
+                configured.or_else(|| pattern.value.literal_catalog()).unwrap_or_else(|| "catalog".to_owned());
+            report(&policies.merge(&policies.matching(&pattern.value.example(&catalog))));
         }
     }
 }
@@ -98,6 +119,10 @@ fn report_finding(
     resolved: &ResolvedPolicy,
     finding: Finding,
 ) {
+    // A value that could not be read contradicts nothing: its default is not what was meant.
+    if [Some(finding.key), finding.other].into_iter().flatten().any(|key| diagnostics.is_unreadable(key)) {
+        return;
+    }
     let path = |origin: &Origin, key: &str| match origin {
         Origin::BuiltIn => key.to_owned(),
         Origin::Defaults(_) => format!("defaults.{key}"),

@@ -7,7 +7,7 @@ use iceberg::spec::{ByteBuf, FieldSummary, ManifestContentType, ManifestFile, Sn
 use super::avro::{Decoder, Field, Type};
 use super::container::Container;
 use crate::catalog::LoadedTable;
-use crate::error::{Context, Error, Result};
+use crate::error::{Error, Result};
 use crate::storage::Store;
 
 /// The manifests of a snapshot, in list order. Version 1 lists may leave the counts out; their sequence numbers read as 0.
@@ -27,7 +27,7 @@ pub async fn read_manifest_list(
     if snapshot.encryption_key_id().is_some() {
         return Err(Error::unsupported(format!("manifest list {path} is encrypted; encrypted tables are left alone")));
     }
-    let manifests = read_manifest_list_at(store, path).await?;
+    let (manifests, _) = read_manifest_list_at(store, path).await?;
     for manifest in &manifests {
         let spec_id = manifest.partition_spec_id;
         if loaded.metadata.partition_spec_by_id(spec_id).is_none() {
@@ -40,9 +40,9 @@ pub async fn read_manifest_list(
     Ok(manifests)
 }
 
-/// The manifests that the manifest list at `path` names. Needs no table metadata.
-pub async fn read_manifest_list_at(store: &dyn Store, path: &str) -> Result<Vec<ManifestFile>> {
-    let bytes = store.read(path).await.context(|| format!("read manifest list {path}"))?;
+/// The manifests that the manifest list at `path` names, and the list's own size in bytes. Needs no table metadata.
+pub async fn read_manifest_list_at(store: &dyn Store, path: &str) -> Result<(Vec<ManifestFile>, u64)> {
+    let bytes = store.read(path).await?;
     let container = Container::open(path, &bytes)?;
     let fields = container.schema.fields().ok_or_else(|| Error::invalid(format!("{path}: entries are no records")))?;
     let mut manifests = Vec::new();
@@ -50,7 +50,7 @@ pub async fn read_manifest_list_at(store: &dyn Store, path: &str) -> Result<Vec<
         manifests.push(manifest_file(decoder, fields)?);
         Ok(())
     })?;
-    Ok(manifests)
+    Ok((manifests, bytes.len() as u64))
 }
 
 fn manifest_file(decoder: &mut Decoder<'_>, fields: &[Field]) -> Result<ManifestFile> {

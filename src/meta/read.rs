@@ -11,7 +11,7 @@ use super::container::Container;
 use super::entry::{ADDED, DELETED, Detail, EXISTING, Layout, RawEntry};
 use super::partition::Target;
 use crate::catalog::LoadedTable;
-use crate::error::{Context, Error, Result};
+use crate::error::{Error, Result};
 use crate::storage::Store;
 use crate::table::{FileEntry, PartitionTuple};
 
@@ -72,7 +72,7 @@ pub async fn read_all_manifest_paths(store: &dyn Store, manifest: &ManifestFile)
 /// The whole manifest; refuses one that is shorter than its list says.
 pub(crate) async fn fetch(store: &dyn Store, manifest: &ManifestFile) -> Result<Bytes> {
     let path = &manifest.manifest_path;
-    let bytes = store.read(path).await.context(|| format!("read manifest {path}"))?;
+    let bytes = store.read(path).await?;
     if (bytes.len() as u64) < manifest.manifest_length.max(0).cast_unsigned() {
         let (is, should) = (bytes.len(), manifest.manifest_length);
         return Err(Error::invalid(format!("manifest {path} has {is} bytes, its manifest list says {should}")));

@@ -48,7 +48,7 @@ pub struct SnapshotWriter<'a> {
 }
 
 impl<'a> SnapshotWriter<'a> {
-    /// Refuses, as [`crate::error::ErrorKind::Unsupported`], tables of version 3 and up, encrypted tables, and codecs of
+    /// Refuses, as [`crate::error::ErrorKind::Unsupported`], tables of format version 3 and up, encrypted tables, and codecs of
     /// `write.manifest.compression-codec` other than gzip, zstd, snappy and uncompressed.
     pub fn new(store: &'a dyn Store, metadata: &'a TableMetadata, identity: SnapshotIdentity) -> Result<Self> {
         if !matches!(metadata.format_version(), FormatVersion::V1 | FormatVersion::V2) {
@@ -231,7 +231,7 @@ impl<'a> SnapshotWriter<'a> {
 
     async fn put(&mut self, path: &str, bytes: Vec<u8>) -> Result<()> {
         self.written.push(path.to_owned());
-        self.store.write(path, bytes.into()).await.context(|| format!("write {path}"))
+        self.store.write(path, bytes.into()).await
     }
 }
 

@@ -17,7 +17,7 @@ use super::writer_state::{Writer, newest_states, writers};
 use super::{ExpirePlan, Skipped};
 use crate::catalog::LoadedTable;
 use crate::error::{Error, ErrorKind, Result};
-use crate::policy::TablePolicy;
+use crate::policy::{TablePolicy, human_duration};
 use crate::table::history::last_own_run;
 use crate::table::references::{clock_skew_ms, gc_enabled};
 
@@ -113,12 +113,17 @@ fn refusal(loaded: &LoadedTable, policy: &TablePolicy, now_ms: i64) -> Option<Sk
     if !gc_enabled(loaded) {
         return skipped(
             "gc_disabled",
-            "the table's property gc.enabled forbids it: its files may belong to others".into(),
+            "the table's property gc.enabled = false forbids deleting its files: they may belong to others".into(),
         );
     }
     let skew_ms = clock_skew_ms(loaded, now_ms)?;
-    let detail = format!("the table's metadata is {} s ahead of this clock: set the clocks right", skew_ms / 1000);
-    skipped("clock_skew", detail)
+    skipped("clock_skew", ahead_of_clock(skew_ms))
+}
+
+/// What to say about a table from the future.
+pub(crate) fn ahead_of_clock(skew_ms: i64) -> String {
+    let skew = human_duration(Duration::from_millis(skew_ms.max(0).unsigned_abs()));
+    format!("the table's metadata is {skew} ahead of this clock: set the clocks right")
 }
 
 struct Defaults {
@@ -210,7 +215,10 @@ impl<'a> Kept<'a> {
         self.referenced.extend(history.iter().map(|s| s.snapshot_id()));
         self.on_branches.extend(history.iter().map(|s| s.snapshot_id()));
         let age = Duration::from_millis(u64::try_from(defaults.now_ms.saturating_sub(cutoff_ms)).unwrap_or(0));
-        let why = format!("among the last {minimum} of branch {name}, or not older than {age:?} in an unbroken row");
+        let why = format!(
+            "among the last {minimum} of branch {name}, or not older than {} in an unbroken row",
+            human_duration(age)
+        );
         let stay = history.iter().enumerate().take_while(|(n, s)| *n < minimum || s.timestamp_ms() >= cutoff_ms);
         for (_, snapshot) in stay {
             self.keep(snapshot.snapshot_id(), "branch", &why);

@@ -58,7 +58,7 @@ struct Pool {
 /// order of the state's files does not matter.
 ///
 /// [`ErrorKind::Config`] if policy, table properties and partition specs contradict each other, [`ErrorKind::Unsupported`]
-/// for version 3 and encrypted tables, [`ErrorKind::DataInvalid`] for a file that is live twice, a file of an unknown spec, or
+/// for format version 3 and encrypted tables, [`ErrorKind::DataInvalid`] for a file that is live twice, a file of an unknown spec, or
 /// deletes that cannot be attached.
 pub fn plan_rewrite_data_files(
     state: &TableState,

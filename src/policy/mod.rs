@@ -2,6 +2,7 @@
 //! Pure. It must never look at a catalog or a store.
 
 mod check;
+mod human;
 mod resolve;
 mod schedule;
 mod select;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 pub use crate::table::TableName;
 pub use check::{Finding, Severity, check};
+pub use human::human_duration;
 pub use resolve::{PolicySet, ResolvedPolicy, SettingValue};
 pub use schedule::{COMMIT_INTERVAL_FALLBACK, commit_interval, time_zone};
 pub use select::{Specificity, TablePattern};

@@ -19,7 +19,7 @@ impl Difference {
     /// Compares. Every key is named here, so that a new one does not compile until it is decided whether it can change.
     pub(super) fn between(old: &Config, new: Config) -> Self {
         let mut kept = Kept(Vec::new());
-        let Config { server, limits, metrics, catalogs, policies } = new;
+        let Config { server, limits, metrics, leader_election, traces, catalogs, policies } = new;
         let server = ServerConfig {
             listen: kept.old("server.listen", &old.server.listen, server.listen),
             grace: server.grace,
@@ -34,10 +34,12 @@ impl Difference {
             interval: metrics.interval,
             max_tables: kept.old("metrics.max-tables", &old.metrics.max_tables, metrics.max_tables),
         };
+        let leader_election = kept.old("leader-election", &old.leader_election, leader_election);
+        let traces = kept.old("traces", &old.traces, traces);
         let differs = |(name, catalog): &(&String, &CatalogConfig)| old.catalogs.get(*name) != Some(*catalog);
         let rebuilt = catalogs.iter().filter(differs).map(|(name, _)| name.clone()).collect();
         let removed = old.catalogs.keys().filter(|name| !catalogs.contains_key(*name)).cloned().collect();
-        let config = Config { server, limits, metrics, catalogs, policies };
+        let config = Config { server, limits, metrics, leader_election, traces, catalogs, policies };
         Self { config, rebuilt, removed, waiting: kept.0 }
     }
 }
@@ -99,9 +101,9 @@ mod tests {
     #[test]
     fn what_cannot_change_stays_and_is_told() {
         let fixed = "[server]\nlisten = \"0.0.0.0:1\"\ngrace = \"7s\"\n[limits]\nmemory = \"1GiB\"\nconcurrent-tables = 9\n\
-                     run-timeout = \"3h\"\n[metrics]\ninterval = \"9s\"\nmax-tables = 5\n";
+                     run-timeout = \"3h\"\n[traces]\nsample-ratio = 0.5\n[leader-election]\nenabled = true\n[metrics]\ninterval = \"9s\"\nmax-tables = 5\n";
         let Difference { config: in_force, waiting, .. } = between(&format!("{fixed}{BASE}"));
-        assert_eq!(waiting, ["server.listen", "limits.memory", "metrics.max-tables"]);
+        assert_eq!(waiting, ["server.listen", "limits.memory", "metrics.max-tables", "leader-election", "traces"]);
         let old = config(BASE);
         assert_eq!(in_force.server.listen, old.server.listen);
         assert_eq!(in_force.limits.memory_bytes, None);

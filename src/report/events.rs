@@ -100,7 +100,7 @@ impl Reporter {
 
     fn echo(&self, name: &TableName, line: &str) {
         if self.echo {
-            print::out(&format!("{name}: {line}\n"));
+            print::echo(&format!("{name}: {line}"));
         }
     }
 
@@ -148,7 +148,14 @@ impl Reporter {
         tracing::info!(grace_seconds = grace.as_secs(), "stopping: no new steps, running ones come to an end");
     }
 
-    /// The scheduler went round.
+    /// Whether this replica works. One that stands by is ready without having reached a catalog.
+    pub fn leading(&self, leads: bool) {
+        self.readiness.standing_by(!leads);
+        self.metrics.set_leader(leads);
+        self.board.leads(leads);
+    }
+
+    /// The scheduler went round, or a replica that stands by looked whether it is its turn.
     pub fn heartbeat(&self, now_ms: i64) {
         self.liveness.tick(now_ms);
         if now_ms.saturating_sub(self.judged_ms.load(Ordering::Relaxed)) >= JUDGE_EVERY_MS {

@@ -14,7 +14,7 @@ use crate::table::PartitionTuple;
 pub(crate) fn check_group(metadata: &TableMetadata, group: &FileGroup) -> Result<()> {
     if !matches!(metadata.format_version(), FormatVersion::V1 | FormatVersion::V2) {
         return Err(Error::unsupported(
-            "version 3 tables are not rewritten by this version: row lineage would be lost",
+            "format version 3 cannot be compacted by this version: row lineage would be lost",
         ));
     }
     if metadata.properties().contains_key("encryption.key-id") {

@@ -151,7 +151,7 @@ async fn load_position_file(
             Ok(found)
         })
         .await
-        .map_err(|e| e.context(format!("load position deletes {}", file.file_path)))?;
+        .map_err(|e| e.context_of("load position deletes", &file.file_path))?;
     }
     Ok(found)
 }
@@ -200,7 +200,7 @@ async fn load_equality_file(
             })
         })
         .await
-        .map_err(|e| e.context(format!("load equality deletes {}", file.file_path)))?;
+        .map_err(|e| e.context_of("load equality deletes", &file.file_path))?;
     }
     Ok(())
 }

@@ -32,7 +32,7 @@ use crate::storage::delete_files::{Proof, delete_files};
 /// Footers read, or outputs reopened, at the same time.
 const CONCURRENT_FOOTERS: usize = 8;
 /// Decoded batches alive per worker at most: being decoded, filtered, between threads, encoded.
-const BATCHES_ALIVE: u64 = 8;
+pub(crate) const BATCHES_ALIVE: u64 = 8;
 
 /// Rewrites one file group: new files that hold exactly the live rows of its inputs, in the table's current schema.
 ///

@@ -4,6 +4,10 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::group::BATCHES_ALIVE;
+use super::properties::ROW_GROUP_BYTES;
+use super::reader::{BATCH_BYTES, WHOLE_FILE_LIMIT};
+use super::work::PREFETCH_BYTES;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Granularity of the budget in bytes, so that budgets of terabytes fit a semaphore's 32-bit requests.
@@ -57,7 +61,12 @@ impl MemoryBudget {
         let more = Arc::clone(&self.free).try_acquire_many_owned(units).map_err(|_| {
             Error::new(
                 ErrorKind::OutOfMemory,
-                format!("{bytes} bytes more are needed and {} of {} are in use", self.used(), self.total()),
+                format!(
+                    "{bytes} bytes more are needed and {} of {} are in use: raise limits.memory, or lower \
+                     limits.concurrent-tables or max-concurrent-file-group-rewrites",
+                    self.used(),
+                    self.total()
+                ),
             )
         })?;
         permit.held.merge(more);
@@ -71,7 +80,11 @@ impl MemoryBudget {
             Ok(small) if units <= self.total_units => Ok(small),
             _ => Err(Error::new(
                 ErrorKind::OutOfMemory,
-                format!("{bytes} bytes are needed and the whole memory budget is {} bytes", self.total()),
+                format!(
+                    "{bytes} bytes are needed and the whole memory budget is {} bytes: set limits.memory to at least {}",
+                    self.total(),
+                    size_for(bytes)
+                ),
             )),
         }
     }
@@ -114,17 +127,48 @@ pub fn estimate(need: &Need, workers: u64) -> u64 {
     per_worker.saturating_mul(workers).saturating_add(need.delete_keys)
 }
 
+/// The estimate for many small files with one worker, where a row group reaches its default size.
+pub fn usual_group_bytes() -> u64 {
+    let need = Need {
+        largest_read: WHOLE_FILE_LIMIT,
+        prefetch: PREFETCH_BYTES,
+        row_group: ROW_GROUP_BYTES as u64,
+        batches: BATCH_BYTES * BATCHES_ALIVE,
+        delete_keys: 0,
+    };
+    estimate(&need, 1)
+}
+
+/// As a value of the key `limits.memory`.
+fn size_for(bytes: u64) -> String {
+    format!("\"{}MiB\"", bytes.div_ceil(1 << 20))
+}
+
+/// What helps besides more memory: what takes most of it.
+fn relief(need: &Need) -> &'static str {
+    if need.delete_keys > need.row_group.saturating_mul(2).max(need.largest_read.saturating_mul(2)) {
+        ", or lower max-file-group-size, so that fewer deletes meet in a group"
+    } else if need.row_group >= need.largest_read {
+        ", or lower the table's write.parquet.row-group-size-bytes"
+    } else {
+        ""
+    }
+}
+
 /// As many workers as the budget can hold, at most `wanted`, with their estimate. Not even one is [`ErrorKind::OutOfMemory`].
 pub fn workers_within(need: &Need, wanted: u64, total: u64) -> Result<(u64, u64)> {
     (1..=wanted.max(1)).rev().map(|n| (n, estimate(need, n))).find(|(_, bytes)| *bytes <= total).ok_or_else(|| {
         Error::new(
             ErrorKind::OutOfMemory,
             format!(
-                "a file group needs {} bytes with one worker (largest read {}, row group {}, delete keys {}) and the whole budget is {total} bytes",
+                "a file group needs {} bytes with one worker (largest read {}, row group {}, delete keys {}) and the whole \
+                 budget is {total} bytes: set limits.memory to at least {}{}",
                 estimate(need, 1),
                 need.largest_read,
                 need.row_group,
                 need.delete_keys,
+                size_for(estimate(need, 1)),
+                relief(need),
             ),
         )
     })
@@ -157,7 +201,12 @@ mod tests {
         assert_eq!(workers_within(&need(), 4, 600 * MIB).expect("two fit").0, 2);
         let error = workers_within(&need(), 4, 300 * MIB).expect_err("not even one fits");
         assert_eq!(error.kind(), ErrorKind::OutOfMemory);
-        assert!(error.to_string().contains("326107136"), "{error}");
+        let cure = "set limits.memory to at least \"311MiB\", or lower the table's write.parquet.row-group-size-bytes";
+        assert!(error.to_string().contains("326107136") && error.to_string().ends_with(cure), "{error}");
+        assert!(workers_within(&need(), 1, 311 * MIB).is_ok(), "the cure helps");
+        let keys = Need { delete_keys: 900 * MIB, ..need() };
+        assert!(relief(&keys).contains("max-file-group-size"));
+        assert_eq!(relief(&Need { largest_read: 500 * MIB, ..need() }), "", "only memory helps");
     }
 
     #[tokio::test]

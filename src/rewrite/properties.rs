@@ -16,6 +16,8 @@ const PREFIX: &str = "write.parquet.";
 const ZSTD_LEVEL: i32 = 3;
 const GZIP_LEVEL: u32 = 6;
 const BROTLI_LEVEL: u32 = 1;
+/// Encoded bytes of a row group where the table says nothing.
+pub(crate) const ROW_GROUP_BYTES: usize = 128 << 20;
 /// Parquet's longest bounds in a footer, unless a metrics mode wants more.
 const FOOTER_BOUND_BYTES: usize = 64;
 
@@ -97,7 +99,7 @@ pub(crate) fn file_settings(
             builder = column_settings(builder, properties, name, path)?;
         }
     }
-    let row_group_bytes = positive("row-group-size-bytes", 128 << 20)? as u64;
+    let row_group_bytes = positive("row-group-size-bytes", ROW_GROUP_BYTES)? as u64;
     Ok(FileSettings { writer: builder.build(), row_group_bytes, growth })
 }
 

@@ -115,7 +115,7 @@ pub(crate) fn check_readable(entry: &FileEntry) -> Result<()> {
     match entry.file_format {
         DataFileFormat::Parquet => Ok(()),
         DataFileFormat::Puffin => Err(Error::unsupported(format!(
-            "{} is a deletion vector: version 3 tables are not handled by this version",
+            "{} is a deletion vector: format version 3 is not handled by this version",
             entry.file_path
         ))),
         other => Err(Error::unsupported(format!("{} is {other}: only Parquet files are rewritten", entry.file_path))),
@@ -195,7 +195,7 @@ fn holds(file: &[FileField], field: &NestedField) -> bool {
 /// The whole of a small file, in one request. A length other than the manifest's is damage.
 pub(crate) async fn read_whole(store: &dyn Store, entry: &FileEntry) -> Result<Bytes> {
     check_readable(entry)?;
-    let bytes = store.read(&entry.file_path).await.map_err(|e| e.context(format!("read {}", entry.file_path)))?;
+    let bytes = store.read(&entry.file_path).await?;
     if bytes.len() as u64 != entry.file_size_bytes {
         return Err(Error::invalid(format!(
             "{} has {} bytes and the manifest says {}",
@@ -214,7 +214,7 @@ pub(crate) fn whole_piece(
     target: &Target,
     constants: &PartitionConstants,
 ) -> Result<Piece> {
-    let doing = |e: Error| e.context(format!("open {}", entry.file_path));
+    let doing = |e: Error| e.context_of("open", &entry.file_path);
     let metadata = ParquetMetaDataReader::new()
         .with_page_index_policy(PageIndexPolicy::Skip)
         .parse_and_finish(&bytes)
@@ -255,7 +255,7 @@ pub(crate) async fn open_large(
     target: &Target,
     constants: &PartitionConstants,
 ) -> Result<OpenFile> {
-    let doing = |e: Error| e.context(format!("open {}", entry.file_path));
+    let doing = |e: Error| e.context_of("open", &entry.file_path);
     check_readable(entry)?;
     let metadata = read_footer(store, &entry.file_path, entry.file_size_bytes).await?;
     check_footer(&metadata, entry)?;
@@ -264,9 +264,9 @@ pub(crate) async fn open_large(
 
 /// The footer of a file of `size` bytes.
 pub(crate) async fn read_footer(store: &dyn Store, path: &str, size: u64) -> Result<ParquetMetaData> {
-    let doing = |e: Error| e.context(format!("read the footer of {path}"));
+    let doing = |e: Error| e.context_of("read the footer of", path);
     let tail_start = size.saturating_sub(FOOTER_GUESS);
-    let tail = store.read_range(path, tail_start..size).await.map_err(doing)?;
+    let tail = store.read_range(path, tail_start..size).await?;
     let Some(end) = tail.len().checked_sub(8).and_then(|at| tail[at..].first_chunk::<8>()) else {
         return Err(Error::invalid(format!("{path} is too short for a Parquet file")));
     };
@@ -279,7 +279,7 @@ pub(crate) async fn read_footer(store: &dyn Store, path: &str, size: u64) -> Res
         let from = usize::try_from(start - tail_start).map_err(|_| Error::internal("footer offset"))?;
         tail.slice(from..tail.len() - 8)
     } else {
-        store.read_range(path, start..size - 8).await.map_err(doing)?
+        store.read_range(path, start..size - 8).await?
     };
     ParquetMetaDataReader::decode_metadata(&footer).map_err(|e| doing(e.into()))
 }
@@ -293,10 +293,7 @@ pub(crate) async fn row_group_piece(
 ) -> Result<Piece> {
     let mut parts = Vec::new();
     for range in open.ranges(row_group) {
-        let bytes = store
-            .read_range(&entry.file_path, range.clone())
-            .await
-            .map_err(|e| e.context(format!("read {}", entry.file_path)))?;
+        let bytes = store.read_range(&entry.file_path, range.clone()).await?;
         if bytes.len() as u64 != range.end - range.start {
             return Err(Error::unavailable(format!("short answer while reading {}", entry.file_path)));
         }

@@ -16,7 +16,7 @@ const MAP_ENTRIES: &str = "key_value";
 const EXTENSION_NAME: &str = "ARROW:extension:name";
 const UUID_EXTENSION: &str = "arrow.uuid";
 
-/// The Arrow type of a primitive column. Nanosecond timestamps exist in version 3 only and are refused.
+/// The Arrow type of a primitive column. Nanosecond timestamps exist in format version 3 only and are refused.
 pub(crate) fn primitive_type(ty: &PrimitiveType) -> Result<DataType> {
     Ok(match ty {
         PrimitiveType::Boolean => DataType::Boolean,

@@ -130,7 +130,7 @@ impl Work {
                 (task, whole_piece(bytes, entry, &self.target, &constants)?)
             }
         };
-        let doing = |e: Error| e.context(format!("rewrite {}", self.inputs[task].file_path));
+        let doing = |e: Error| e.context_of("rewrite", &self.inputs[task].file_path);
         let rows = piece
             .decode(&mut |position, batch| {
                 if self.cancel.is_cancelled() {

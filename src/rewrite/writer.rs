@@ -115,8 +115,7 @@ impl OutputFile {
     pub(crate) fn create(settings: &Arc<OutputSettings>, partition: &Struct, partition_path: &str) -> Result<Self> {
         let path = settings.location.path(partition_path, &settings.names.next());
         settings.outputs.track(&path);
-        let writer =
-            settings.runtime.block_on(settings.store.writer(&path)).map_err(|e| e.context(format!("create {path}")))?;
+        let writer = settings.runtime.block_on(settings.store.writer(&path))?;
         let sink = UploadSink {
             runtime: settings.runtime.clone(),
             writer,
@@ -157,7 +156,7 @@ impl OutputFile {
             self.parquet.finish().and_then(|footer| self.parquet.flush().map(|()| footer).map_err(Into::into));
         let footer = self.upload_result(finished)?;
         let sink = self.parquet.inner_mut();
-        let size = sink.close().map_err(|e| e.context(format!("finish {}", self.path)))?;
+        let size = sink.close()?;
         let data_file = self.data_file(&footer, size)?;
         Ok(WrittenFile { data_file })
     }
@@ -174,7 +173,7 @@ impl OutputFile {
     fn upload_result<T>(&mut self, result: Result<T, parquet::errors::ParquetError>) -> Result<T> {
         result.map_err(|e| {
             let cause = self.parquet.inner_mut().failure.take();
-            cause.unwrap_or_else(|| e.into()).context(format!("write {}", self.path))
+            cause.unwrap_or_else(|| Error::from(e).context(format!("write {}", self.path)))
         })
     }
 

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::error::Result;
-use crate::policy::{Schedule, TablePolicy};
+use crate::policy::{Schedule, TablePolicy, human_duration};
 use crate::table::history::OwnRun;
 
 /// A cron time missed by less than this (a restart, a deployment) is made up for at a start; an older one is left to the next.
@@ -102,6 +102,30 @@ pub fn after_rewrite(last_own_commit_ms: Option<i64>, delay: Duration, now_ms: i
 pub fn after_clean_up(since_ms: i64, policy: &TablePolicy, now_ms: i64) -> Result<NextStep> {
     let at_ms = policy.schedule.next_after(since_ms, &policy.zone()?)?;
     Ok(NextStep::new(Step::RewriteDataFiles, at_ms.max(now_ms), "schedule"))
+}
+
+/// What comes next, for people: which step, when and why. A step of which the policy wants nothing gives way to the other,
+/// as it does when it is due.
+pub fn describe(next: &NextStep, policy: &TablePolicy, now_ms: i64) -> String {
+    let (expire, orphans) = (policy.expire_snapshots.enabled, policy.remove_orphan_files.enabled);
+    let wanted = |step| match step {
+        Step::RewriteDataFiles => policy.rewrite_data_files.enabled,
+        Step::CleanUp => expire || orphans,
+    };
+    let wait_ms = next.at_ms.saturating_sub(now_ms).max(0).unsigned_abs();
+    let when = if wait_ms == 0 { "now".to_owned() } else { format!("in {}", human_duration(whole_seconds(wait_ms))) };
+    let (step, other) = (next.step, next.step.other());
+    let (name, other_name) = (step.as_str(), other.as_str());
+    match (wanted(step), wanted(other)) {
+        (false, false) => "nothing: the policy disables all three actions".to_owned(),
+        (false, true) => format!("{other_name} {when} ({name} is disabled by the policy)"),
+        (true, _) => format!("{name} {when} ({})", next.why),
+    }
+}
+
+/// Rounded up, so that what is said to be due is due.
+fn whole_seconds(ms: u64) -> Duration {
+    Duration::from_secs(ms.div_ceil(1000))
 }
 
 /// What a table waits for after its policy has changed. What is due, and a wait after a failure, stay as they are.
@@ -211,6 +235,13 @@ impl Step {
         match self {
             Self::RewriteDataFiles => "rewrite-data-files",
             Self::CleanUp => "clean-up",
+        }
+    }
+
+    fn other(self) -> Self {
+        match self {
+            Self::RewriteDataFiles => Self::CleanUp,
+            Self::CleanUp => Self::RewriteDataFiles,
         }
     }
 }

@@ -206,3 +206,26 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_the_policy_disables_is_not_announced() {
+    let next = |step, at_ms| NextStep::new(step, at_ms, "schedule");
+    let with = |rewrite, expire, orphans| {
+        let mut policy = TablePolicy::default();
+        policy.rewrite_data_files.enabled = rewrite;
+        policy.expire_snapshots.enabled = expire;
+        policy.remove_orphan_files.enabled = orphans;
+        policy
+    };
+    let (rewrite, clean_up) = (Step::RewriteDataFiles, Step::CleanUp);
+    for (step, at_ms, policy, text) in [
+        (rewrite, 0, with(true, true, true), "rewrite-data-files now (schedule)"),
+        (rewrite, 5_400_000, with(true, false, false), "rewrite-data-files in 1 h 30 m (schedule)"),
+        (rewrite, 0, with(false, false, true), "clean-up now (rewrite-data-files is disabled by the policy)"),
+        (clean_up, 1, with(false, true, false), "clean-up in 1 s (schedule)"),
+        (clean_up, 1, with(true, false, false), "rewrite-data-files in 1 s (clean-up is disabled by the policy)"),
+        (rewrite, 0, with(false, false, false), "nothing: the policy disables all three actions"),
+    ] {
+        assert_eq!(describe(&next(step, at_ms), &policy, 0), text);
+    }
+}

@@ -13,6 +13,7 @@ use crate::catalog::{Catalog, LoadedTable, RequestObserver};
 use crate::clean::{Elsewhere, note_referenced};
 use crate::config::CatalogConfig;
 use crate::error::{Context, Error, ErrorKind, Result};
+use crate::permit::WritePermit;
 use crate::policy::{PolicySet, ResolvedPolicy, TableName};
 use crate::storage::credentials::CatalogCredentials;
 use crate::storage::{self, StoreRef};
@@ -74,6 +75,8 @@ pub struct ConfiguredStores {
     pub config: CatalogConfig,
     /// Learns of the stores' requests.
     pub observer: Arc<dyn RequestObserver>,
+    /// Asked before anything is deleted.
+    pub permit: WritePermit,
 }
 
 #[async_trait]
@@ -83,7 +86,7 @@ impl OpenStore for ConfiguredStores {
         let mut properties = catalog.storage_properties().await?;
         properties.extend(self.config.resolve_secret_properties()?);
         let source = CatalogCredentials { catalog: catalog.clone(), table: table.clone() };
-        storage::for_table(&properties, loaded, Arc::new(source), self.observer.clone())
+        storage::for_table(&properties, loaded, Arc::new(source), self.observer.clone(), self.permit.clone())
     }
 }
 

@@ -1,7 +1,5 @@
 //! The plan of one table: what each action would do now, and why, and why not. Changes nothing.
 
-use std::time::Duration;
-
 use serde::Serialize;
 
 use crate::clean::{OrphanReport, find_orphan_files};
@@ -10,7 +8,7 @@ use crate::plan::expire_snapshots::plan_expire_snapshots;
 use crate::plan::{ExpirePlan, RewritePlan, Skipped};
 use crate::policy::{SettingValue, TableName};
 use crate::report::run_report::RewriteReport;
-use crate::schedule::due::NextStep;
+use crate::schedule::due;
 use crate::schedule::env::Env;
 use crate::schedule::fleet::{Fleet, Others};
 use crate::schedule::rewrite_data_files;
@@ -89,8 +87,7 @@ pub async fn plan_table(env: &Env, fleet: &Fleet, name: &TableName) -> Result<Ta
     let subject = Subject::load(fleet, name).await?;
     let policy = &subject.resolved.policy;
     let next = subject.first_step(env.clock.now_ms())?.next;
-    let rewrite =
-        rewrite_data_files::plan(env, &subject.table, policy, subject.commit_interval).await;
+    let rewrite = rewrite_data_files::plan(env, &subject.table, policy, subject.commit_interval).await;
     let rewrite_data_files = match rewrite {
         Ok(Ok(plan)) if plan.groups.is_empty() => ActionPlan::Nothing(nothing_to_rewrite(&plan)),
         Ok(Ok(plan)) => ActionPlan::Would(outline(&plan)),
@@ -103,17 +100,11 @@ pub async fn plan_table(env: &Env, fleet: &Fleet, name: &TableName) -> Result<Ta
         commit_interval_s: subject.commit_interval.as_secs(),
         delay_s: subject.delay().as_secs(),
         settings: subject.resolved.settings(),
-        next_step: next_step(&next, env.clock.now_ms()),
+        next_step: due::describe(&next, policy, env.clock.now_ms()),
         rewrite_data_files,
         expire_snapshots: plan_expire(env, &subject),
         remove_orphan_files: plan_orphans(env, fleet, name, &subject).await,
     })
-}
-
-fn next_step(next: &NextStep, now_ms: i64) -> String {
-    let wait = Duration::from_millis(next.at_ms.saturating_sub(now_ms).max(0).unsigned_abs()).as_secs();
-    let step = next.step.as_str();
-    if wait == 0 { format!("{step} now ({})", next.why) } else { format!("{step} in {wait} s ({})", next.why) }
 }
 
 /// Why a plan holds no group.

@@ -108,7 +108,8 @@ pub async fn rewrite_data_files(
         Ok(Ok(plan)) => match plan.snapshot.as_deref() {
             Some(snapshot) if !plan.groups.is_empty() => {
                 let start = StartSnapshot::of(&table.loaded, snapshot);
-                let mut run = Rewriting::new(env, table, policy, run_id, start, &plan, watcher.progress.clone(), stopwatch);
+                let mut run =
+                    Rewriting::new(env, table, policy, run_id, start, &plan, watcher.progress.clone(), stopwatch);
                 run.execute(plan.groups).await;
                 run.stopwatch.end(REWRITE);
                 stopwatch = run.stopwatch;

@@ -42,10 +42,12 @@ impl Liveness {
 }
 
 /// Conditions that, once met, stay met, until the process is told to stop.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Readiness {
     config_loaded: AtomicBool,
     stopping: AtomicBool,
+    /// Another replica works; this one asks no catalog.
+    standby: AtomicBool,
     /// By catalog: not reached yet, and why; `None`: reached.
     waiting: Mutex<BTreeMap<String, Option<String>>>,
 }
@@ -54,7 +56,7 @@ impl Readiness {
     /// Waits for the configuration and for each of these catalogs.
     pub fn new(catalogs: impl IntoIterator<Item = String>) -> Self {
         let waiting = catalogs.into_iter().map(|name| (name, Some("not reached yet".to_owned()))).collect();
-        Self { config_loaded: AtomicBool::new(false), stopping: AtomicBool::new(false), waiting: Mutex::new(waiting) }
+        Self { waiting: Mutex::new(waiting), ..Self::default() }
     }
 
     /// The configuration is loaded.
@@ -76,6 +78,11 @@ impl Readiness {
         }
     }
 
+    /// Whether another replica works; catalogs then do not count.
+    pub fn standing_by(&self, standby: bool) {
+        self.standby.store(standby, Ordering::Relaxed);
+    }
+
     /// These catalogs are not waited for any more. One that is new is not waited for either: who was ready stays so.
     pub fn catalogs_removed(&self, names: &[String]) {
         self.waiting().retain(|name, _| !names.contains(name));
@@ -89,8 +96,10 @@ impl Readiness {
     pub(super) fn checks(&self) -> Vec<Check> {
         let config = (!self.config_loaded.load(Ordering::Relaxed)).then(|| "not loaded yet".to_owned());
         let mut checks = vec![Check { name: "config".into(), problem: config }];
-        for (name, problem) in self.waiting().iter() {
-            checks.push(Check { name: format!("catalog {name}"), problem: problem.clone() });
+        if !self.standby.load(Ordering::Relaxed) {
+            for (name, problem) in self.waiting().iter() {
+                checks.push(Check { name: format!("catalog {name}"), problem: problem.clone() });
+            }
         }
         if self.stopping.load(Ordering::Relaxed) {
             checks.push(Check { name: "process".into(), problem: Some("shutting down".into()) });

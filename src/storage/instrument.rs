@@ -1,4 +1,4 @@
-//! Counts what a store is asked.
+//! Counts what a store is asked, and asks for leave before anything is deleted.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,18 +12,20 @@ use tokio::time::Instant;
 use super::{ListedFile, Store, StoreRef, StoreWriter};
 use crate::catalog::RequestObserver;
 use crate::error::Result;
+use crate::permit::WritePermit;
 
 /// A store that reports each request to an observer. Operations are `read`, `stat`, `create`, `write`, `close`, `abort`,
-/// `list` and `delete`; outcomes are `ok` and the names of error kinds.
+/// `list` and `delete`; outcomes are `ok` and the names of error kinds. Nothing is deleted any more once the permit is over.
 pub struct InstrumentedStore {
     inner: StoreRef,
     observer: Arc<dyn RequestObserver>,
+    permit: WritePermit,
 }
 
 impl InstrumentedStore {
     /// Wraps a store.
-    pub fn wrap(inner: StoreRef, observer: Arc<dyn RequestObserver>) -> StoreRef {
-        Arc::new(Self { inner, observer })
+    pub fn wrap(inner: StoreRef, observer: Arc<dyn RequestObserver>, permit: WritePermit) -> StoreRef {
+        Arc::new(Self { inner, observer, permit })
     }
 }
 
@@ -89,7 +91,10 @@ impl Store for InstrumentedStore {
     /// A batch is one request; its outcome is that of the first file that failed.
     async fn delete_batch(&self, paths: &[String]) -> Vec<Result<()>> {
         let start = Instant::now();
-        let results = self.inner.delete_batch(paths).await;
+        let results = match self.permit.check() {
+            Ok(()) => self.inner.delete_batch(paths).await,
+            Err(error) => paths.iter().map(|_| Err(error.clone())).collect(),
+        };
         let outcome = results.iter().find(|r| r.is_err()).map_or("ok", outcome);
         self.observer.observe("delete", outcome, start.elapsed().as_secs_f64());
         results
@@ -126,6 +131,7 @@ mod tests {
     use futures::TryStreamExt;
 
     use super::*;
+    use crate::error::ErrorKind;
     use crate::testing::{FaultyStore, MemoryStore, Operation, StoreFault};
 
     #[derive(Default)]
@@ -150,7 +156,7 @@ mod tests {
         let faulty = FaultyStore::new(Arc::new(MemoryStore::new()));
         faulty.inject(Operation::Delete, 0..1, StoreFault::fail());
         faulty.inject(Operation::List, 1..2, StoreFault::fail());
-        let store = InstrumentedStore::wrap(Arc::new(faulty), seen.clone());
+        let store = InstrumentedStore::wrap(Arc::new(faulty), seen.clone(), WritePermit::always());
         store.write("/d/f", Bytes::from_static(b"abc")).await.unwrap();
         let _ = store.read_range("/d/f", 0..2).await.unwrap();
         assert!(store.read("/d/none").await.is_err());
@@ -170,5 +176,20 @@ mod tests {
             "delete unavailable",
         ];
         assert_eq!(*seen.0.lock().unwrap(), expected);
+    }
+
+    #[tokio::test]
+    async fn without_a_permit_nothing_is_deleted() {
+        let (inner, permit) = (Arc::new(MemoryStore::new()), WritePermit::withheld());
+        let store = InstrumentedStore::wrap(inner, Arc::new(Seen::default()), permit.clone());
+        store.write("/d/f", Bytes::from_static(b"abc")).await.unwrap();
+        let refused = store.delete_batch(&["/d/f".into(), "/d/g".into()]).await;
+        assert!(
+            refused.len() == 2 && refused.iter().all(|r| r.as_ref().is_err_and(|e| e.kind() == ErrorKind::Cancelled))
+        );
+        assert!(store.stat("/d/f").await.unwrap().is_some());
+        permit.grant(Instant::now() + std::time::Duration::from_secs(60));
+        assert!(store.delete_batch(&["/d/f".into()]).await[0].is_ok());
+        assert!(store.stat("/d/f").await.unwrap().is_none());
     }
 }

@@ -22,6 +22,7 @@ use futures::stream::BoxStream;
 use crate::catalog::{LoadedTable, NoObserver, RequestObserver, TableCredentials};
 use crate::clock::SystemClock;
 use crate::error::{Error, Result};
+use crate::permit::WritePermit;
 use credentials::Settings;
 pub use credentials::{CatalogCredentials, CredentialSource};
 use instrument::InstrumentedStore;
@@ -89,13 +90,15 @@ pub fn open(properties: &HashMap<String, String>) -> StoreRef {
 
 /// The store for a table's files, with what its catalog lent for them. `source` is asked for new credentials before the
 /// lent ones expire, and when the store calls them expired. Strongest first: the vended credential with the longest
-/// prefix of the path, the table's `config`, `catalog_properties`, the defaults. `observer` learns of every request.
+/// prefix of the path, the table's `config`, `catalog_properties`, the defaults. `observer` learns of every request;
+/// nothing is deleted unless the permit holds.
 /// [`crate::error::ErrorKind::Unsupported`] if the table lies on a store that this version does not reach.
 pub fn for_table(
     catalog_properties: &HashMap<String, String>,
     table: &LoadedTable,
     source: Arc<dyn CredentialSource>,
     observer: Arc<dyn RequestObserver>,
+    permit: WritePermit,
 ) -> Result<StoreRef> {
     let clock = SystemClock::shared();
     let lent =
@@ -103,7 +106,7 @@ pub fn for_table(
     let settings = Settings::new(catalog_properties.clone(), lent, Some(source), Arc::clone(&clock));
     let router = Router { local: LocalStore::new(), s3: S3Store::new(settings, clock, Arc::clone(&observer)) };
     router.pick(table.metadata.location())?;
-    Ok(InstrumentedStore::wrap(Arc::new(router), observer))
+    Ok(InstrumentedStore::wrap(Arc::new(router), observer, permit))
 }
 
 /// The number of bytes in a range; an inverted or huge one is an error.

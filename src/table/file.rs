@@ -46,7 +46,7 @@ pub struct FileEntry {
     pub content_size_bytes: Option<i64>,
     /// Sort order id.
     pub sort_order_id: Option<i32>,
-    /// First row id (version 3), inherited if the manifest left it out.
+    /// First row id (format version 3), inherited if the manifest left it out.
     pub first_row_id: Option<i64>,
     /// Whether the entry carries encryption key metadata.
     pub encrypted: bool,

@@ -14,6 +14,7 @@ use iceberg::TableIdent;
 use iceberg::spec::{ManifestFile, SnapshotRef};
 
 use crate::catalog::{Catalog, LoadedTable};
+use crate::error::{Context, Result};
 use crate::storage::StoreRef;
 pub use delete_index::{ApplicableDeletes, DeleteIndex};
 pub use file::{FileEntry, PartitionTuple};
@@ -41,9 +42,9 @@ impl TableHandle {
     }
 
     /// The same table with metadata loaded anew.
-    pub async fn refresh(&self) -> crate::error::Result<Self> {
-        let loaded = Arc::new(self.catalog.load_table(&self.ident).await?);
-        Ok(Self { loaded, ..self.clone() })
+    pub async fn refresh(&self) -> Result<Self> {
+        let loaded = self.catalog.load_table(&self.ident).await.context(|| format!("load table {}", self.name()))?;
+        Ok(Self { loaded: Arc::new(loaded), ..self.clone() })
     }
 }
 

@@ -85,8 +85,25 @@ pub struct FaultyStore {
     plan: Arc<Plan>,
 }
 
-fn throttled() -> Error {
-    Error::unavailable("injected fault: slow down")
+impl Operation {
+    /// An error as real stores tell it: with what was done to which path.
+    fn failed(self, path: &str, error: Error) -> Error {
+        let verb = match self {
+            Self::Read | Self::ReadRange => "read",
+            Self::Stat => "stat",
+            Self::Create => "create",
+            Self::Write => "write",
+            Self::Close => "close",
+            Self::Abort => "abort",
+            Self::List => "list",
+            Self::Delete => "delete",
+        };
+        error.context_of(verb, path)
+    }
+
+    fn throttled(self, path: &str) -> Error {
+        self.failed(path, Error::unavailable("injected fault: slow down"))
+    }
 }
 
 impl FaultyStore {
@@ -133,17 +150,17 @@ impl FaultyStore {
 
     async fn run<T>(&self, operation: Operation, path: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
         match self.fault(operation, &[path.to_owned()]).await {
-            Some(StoreFault::Fail(e)) => Err(e),
-            Some(StoreFault::Throttle) => Err(throttled()),
-            Some(StoreFault::DoAndFail(e)) => work.await.and(Err(e)),
+            Some(StoreFault::Fail(e)) => Err(operation.failed(path, e)),
+            Some(StoreFault::Throttle) => Err(operation.throttled(path)),
+            Some(StoreFault::DoAndFail(e)) => work.await.and(Err(operation.failed(path, e))),
             Some(StoreFault::Short | StoreFault::After(_)) | None => work.await,
         }
     }
 
     async fn run_read(&self, op: Operation, path: &str, work: impl Future<Output = Result<Bytes>>) -> Result<Bytes> {
         let read = match self.fault(op, &[path.to_owned()]).await {
-            Some(StoreFault::Fail(e) | StoreFault::DoAndFail(e)) => Err(e),
-            Some(StoreFault::Throttle) => Err(throttled()),
+            Some(StoreFault::Fail(e) | StoreFault::DoAndFail(e)) => Err(op.failed(path, e)),
+            Some(StoreFault::Throttle) => Err(op.throttled(path)),
             Some(StoreFault::Short) => work.await.map(|b| b.slice(..b.len().saturating_sub(1))),
             Some(StoreFault::After(_)) | None => work.await,
         }?;
@@ -195,12 +212,13 @@ impl Store for FaultyStore {
         let listing = async move {
             let listed = this.inner.list(&prefix);
             match this.fault(Operation::List, std::slice::from_ref(&prefix)).await {
-                Some(StoreFault::Fail(e) | StoreFault::DoAndFail(e)) => Err(e),
-                Some(StoreFault::Throttle) => Err(throttled()),
+                Some(StoreFault::Fail(e) | StoreFault::DoAndFail(e)) => Err(Operation::List.failed(&prefix, e)),
+                Some(StoreFault::Throttle) => Err(Operation::List.throttled(&prefix)),
                 Some(StoreFault::Short) => {
                     let mut files: Vec<_> = listed.collect().await;
                     files.truncate(files.len() / 2);
-                    files.push(Err(Error::unavailable("injected fault: the listing broke off")));
+                    let broke_off = Error::unavailable("injected fault: the listing broke off");
+                    files.push(Err(Operation::List.failed(&prefix, broke_off)));
                     Ok(futures::stream::iter(files).boxed())
                 }
                 // Listed only now, so that it sees what the race did.
@@ -211,16 +229,18 @@ impl Store for FaultyStore {
     }
 
     async fn delete_batch(&self, paths: &[String]) -> Vec<Result<()>> {
+        let failed = |path: &String, e: &Error| Err(Operation::Delete.failed(path, e.clone()));
         match self.fault(Operation::Delete, paths).await {
-            Some(StoreFault::Fail(e)) => paths.iter().map(|_| Err(e.clone())).collect(),
+            Some(StoreFault::Fail(e)) => paths.iter().map(|path| failed(path, &e)).collect(),
             Some(StoreFault::DoAndFail(e)) => {
-                self.inner.delete_batch(paths).await.into_iter().map(|r| r.and(Err(e.clone()))).collect()
+                let results = self.inner.delete_batch(paths).await;
+                paths.iter().zip(results).map(|(path, r)| r.and(failed(path, &e))).collect()
             }
             Some(StoreFault::Throttle) => {
                 let mut results = Vec::with_capacity(paths.len());
                 for (i, path) in paths.iter().enumerate() {
                     if i % 2 == 1 {
-                        results.push(Err(throttled()));
+                        results.push(Err(Operation::Delete.throttled(path)));
                     } else {
                         results.extend(self.inner.delete_batch(std::slice::from_ref(path)).await);
                     }

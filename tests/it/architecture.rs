@@ -9,15 +9,17 @@ use icewright::report::metrics::{Metrics, RunCounts, RunRecord};
 use icewright::report::{Action, Outcome};
 
 /// Every module with the modules it may use, each of which stands above it: so no arrow goes back.
-const LAYERS: [(&str, &[&str]); 26] = [
+const LAYERS: [(&str, &[&str]); 28] = [
     ("error", &[]),
     ("clock", &[]),
     ("run_id", &[]),
     ("version", &[]),
     ("telemetry", &["error"]),
     ("http_client", &["error"]),
-    ("catalog", &["clock", "error", "http_client"]),
-    ("storage", &["catalog", "clock", "error", "http_client", "run_id"]),
+    ("permit", &["error"]),
+    ("leader", &["clock", "error", "http_client", "permit"]),
+    ("catalog", &["clock", "error", "http_client", "permit"]),
+    ("storage", &["catalog", "clock", "error", "http_client", "permit", "run_id"]),
     ("table", &["catalog", "error", "run_id", "storage"]),
     ("policy", &["catalog", "error", "table"]),
     ("config", &["error", "policy"]),
@@ -27,12 +29,15 @@ const LAYERS: [(&str, &[&str]); 26] = [
     ("rewrite", &["catalog", "error", "plan", "run_id", "storage", "table"]),
     ("commit", &["catalog", "clock", "error", "meta", "plan", "rewrite", "run_id", "storage", "table"]),
     ("clean", &["catalog", "clock", "commit", "error", "meta", "plan", "policy", "run_id", "storage", "table"]),
-    ("report", &["catalog", "clean", "config", "error", "inspect", "plan", "policy", "rewrite", "run_id", "version"]),
+    (
+        "report",
+        &["catalog", "clean", "clock", "config", "error", "inspect", "plan", "policy", "rewrite", "run_id", "version"],
+    ),
     (
         "schedule",
         &[
-            "catalog", "clean", "clock", "commit", "config", "error", "inspect", "plan", "policy", "report", "rewrite",
-            "run_id", "storage", "table",
+            "catalog", "clean", "clock", "commit", "config", "error", "inspect", "permit", "plan", "policy", "report",
+            "rewrite", "run_id", "storage", "table",
         ],
     ),
     ("server", &["clock", "error", "policy", "report", "telemetry"]),
@@ -45,6 +50,9 @@ const LAYERS: [(&str, &[&str]); 26] = [
             "config",
             "error",
             "inspect",
+            "leader",
+            "permit",
+            "policy",
             "reload",
             "report",
             "rewrite",
@@ -57,8 +65,8 @@ const LAYERS: [(&str, &[&str]); 26] = [
     (
         "cli",
         &[
-            "catalog",
             "clean",
+            "clock",
             "config",
             "daemon",
             "error",

@@ -306,3 +306,45 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn contradictions_are_told_beside_mistakes_in_keys_tables_and_catalogs() {
+    let text = r#"
+[catalogs.lake]
+uri = "http://localhost:8181"
+auth = { type = "none" }
+[[policies]]
+name = "a"
+tables = ["laek.db.t"]
+comit-interval = "1m"
+[policies.rewrite-data-files]
+target-file-size = "64MiB"
+min-file-size = "65MiB"
+[[policies]]
+name = "b"
+[policies.rewrite-data-files]
+target-file-size = "64MiB"
+max-file-size = "63MiB"
+[[policies]]
+name = "c"
+tables = ["lake.db.c"]
+every = "soon"
+delay = "2h"
+"#;
+    let problems = Config::parse("test.toml", text).expect_err("mistakes").to_string();
+    for part in ["comit-interval", "laek", "`tables`", "not below the target", "not above the target", "\"soon\""] {
+        let part = part.replace("`tables`", "policies[1]");
+        assert!(problems.contains(&part), "{part} in {problems}");
+    }
+    assert!(!problems.contains("longer than the time between runs"), "nothing is known of that time: {problems}");
+}
+
+#[test]
+fn a_memory_budget_below_a_usual_file_group_is_warned_of() {
+    assert_eq!(icewright::config::USUAL_GROUP_BYTES, icewright::rewrite::memory::usual_group_bytes());
+    for (memory, warned) in [("64MiB", true), ("431MiB", true), ("432MiB", false), ("4GiB", false)] {
+        let warnings = parse(&EXAMPLE.replace("memory = \"4GiB\"", &format!("memory = \"{memory}\""))).warnings;
+        let found = warnings.iter().any(|w| w.key == "limits.memory" && w.cure.contains("\"432MiB\""));
+        assert_eq!(found, warned, "{memory}: {warnings:?}");
+    }
+}

@@ -7,7 +7,7 @@ use icewright::config::Config;
 use icewright::policy::Setting;
 use icewright::report::metrics::{ALL, Kind};
 
-const PAGES: [&str; 4] = ["README.md", "docs/configuration.md", "docs/metrics.md", "docs/operations.md"];
+const PAGES: [&str; 5] = ["README.md", "docs/api.md", "docs/configuration.md", "docs/metrics.md", "docs/operations.md"];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -47,7 +47,7 @@ const CATALOG: &str = "catalogs.lake.uri = 'http://localhost'\n";
 #[test]
 fn the_configuration_reference_lists_every_key_and_no_other() {
     let page = read("docs/configuration.md");
-    for section in ["server", "limits", "metrics"] {
+    for section in ["server", "limits", "metrics", "leader-election", "traces"] {
         let known = known_keys(&format!("{CATALOG}{section}.zzzz = 1"));
         assert_eq!(keys(rows(&page, &format!("## `[{section}]`"))), known, "{section}");
     }
@@ -117,6 +117,8 @@ fn every_setting_and_its_default_are_in_the_configuration_reference() {
         ("## `[server]`", "server"),
         ("## `[limits]`", "limits"),
         ("## `[metrics]`", "metrics"),
+        ("## `[leader-election]`", "leader-election"),
+        ("## `[traces]`", "traces"),
         ("### When", "defaults"),
         ("### `[…rewrite-data-files]`", "defaults.rewrite-data-files"),
         ("### `[…expire-snapshots]`", "defaults.expire-snapshots"),

@@ -11,6 +11,7 @@ use iceberg::TableCreation;
 use iceberg::spec::{NestedField, PrimitiveType, Schema, TableMetadataBuilder, Type};
 use icewright::catalog::{LoadedTable, NoObserver, StorageCredential, TableCredentials};
 use icewright::error::{Error, ErrorKind, Result};
+use icewright::permit::WritePermit;
 use icewright::storage::delete_files::{Proof, delete_files};
 use icewright::storage::{self, CONDITIONAL_WRITES, CredentialSource, ListedFile, StoreRef};
 
@@ -242,7 +243,10 @@ fn lent_store(server: &HttpServer, later: &[&str]) -> (Arc<Lender>, StoreRef) {
     let credentials = Mutex::new(later.iter().rev().map(|key| credential(key)).collect());
     let lender = Arc::new(Lender { calls: AtomicUsize::new(0), credentials });
     let base = HashMap::from([("s3.region".to_owned(), "us-east-1".to_owned())]);
-    (Arc::clone(&lender), storage::for_table(&base, &table(server), lender, Arc::new(NoObserver)).unwrap())
+    (
+        Arc::clone(&lender),
+        storage::for_table(&base, &table(server), lender, Arc::new(NoObserver), WritePermit::always()).unwrap(),
+    )
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use super::records::{Memory, Queue};
 use super::series::extra_labels;
 use super::{ALL, Metrics, flag, seconds};
 use crate::catalog::RequestObserver;
+use crate::version;
 
 impl Metrics {
     /// What is known before anything has happened: zeros, and what runs here.
@@ -24,9 +25,7 @@ impl Metrics {
         for labels in extra_labels(&definitions::CONFIG_RELOADS) {
             self.counter(&definitions::CONFIG_RELOADS, &labels);
         }
-        let revision = option_env!("ICEWRIGHT_BUILD_REVISION").unwrap_or("unknown");
-        let rustc = option_env!("ICEWRIGHT_BUILD_RUSTC").unwrap_or("unknown");
-        self.gauge(&definitions::BUILD_INFO, &[env!("CARGO_PKG_VERSION"), revision, rustc]).set(1.0);
+        self.gauge(&definitions::BUILD_INFO, &[version::VERSION, version::REVISION, version::RUSTC]).set(1.0);
         // A process on its own; one that stands by for another says so.
         self.set_leader(true);
     }

@@ -32,7 +32,8 @@ async fn what_only_expired_snapshots_reached_is_deleted() {
     assert!(report.error.is_none(), "{:?}", report.error);
     assert_eq!(report.deleted.get(&FileKind::DataFile), Some(&tally(2, 20)));
     assert_eq!(report.deleted.get(&FileKind::Manifest).map(|t| t.files), Some(2));
-    assert_eq!(report.deleted.get(&FileKind::ManifestList).map(|t| t.files), Some(3));
+    let lists = report.deleted.get(&FileKind::ManifestList).expect("lists of expired snapshots");
+    assert!(lists.files == 3 && lists.bytes > 3 * 100, "with their bytes: {lists:?}");
     assert!(report.failed.is_empty() && report.kept.is_empty(), "{report:?}");
     world.assert_readable(4);
     let lists = world.left().iter().filter(|p| p.contains("snap-")).count();
@@ -47,6 +48,20 @@ async fn nothing_to_expire_sends_nothing() {
     world.commit(1, None, HOUR, &["data/a.parquet"], &[]).await;
     let report = world.expire().await;
     assert_eq!((report.outcome, world.catalog.commits()), (ExpireOutcome::Nothing, 0));
+    assert!(
+        report.reason.as_deref().is_some_and(|why| why.contains("1 kept: among the last 1 of branch main")),
+        "{report:?}"
+    );
+}
+
+#[tokio::test]
+async fn nothing_expires_without_gc_and_the_report_says_why() {
+    let mut world = compacted().await;
+    world.metadata["properties"] = json!({"gc.enabled": "false"});
+    world.publish(0);
+    let report = world.expire().await;
+    assert_eq!((report.outcome, world.catalog.commits()), (ExpireOutcome::Nothing, 0));
+    assert!(report.reason.as_deref().is_some_and(|why| why.contains("gc.enabled = false")), "{report:?}");
 }
 
 #[tokio::test]
@@ -305,7 +320,7 @@ async fn failed_deletions_are_told_and_keep_their_proof() {
     assert_eq!(report.deleted.get(&FileKind::DataFile), Some(&tally(1, 10)));
     assert_eq!(report.failed.get(&FileKind::DataFile), Some(&tally(1, 10)));
     assert_eq!(report.failures.len(), 1);
-    assert_eq!(report.kept.get("content_not_deleted").map(|t| t.files), Some(5), "two manifests, three lists");
+    assert_eq!(report.kept.get("content-not-deleted").map(|t| t.files), Some(5), "two manifests, three lists");
     let left = world.left();
     assert_eq!(left.iter().filter(|p| p.contains("snap-")).count(), 4);
     // The proof serves: the next orphan run takes the rest at the short age.

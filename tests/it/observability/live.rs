@@ -24,12 +24,13 @@ const EXPECTED_ALERTS: [(&str, &str); 0] = [];
 
 /// The daemon with its sandbox, and Prometheus beside it.
 struct Watched {
-    dir: TempDir,
     daemon: Process,
     prometheus: Process,
     daemon_address: String,
     prometheus_address: String,
     runtime: Runtime,
+    /// Goes last: the programs above work in it.
+    dir: TempDir,
 }
 
 impl Watched {
@@ -50,7 +51,7 @@ impl Watched {
             .arg("--log.level=warn");
         let prometheus = Process::start("prometheus", &mut command, dir.path().join("prometheus.log"));
         let runtime = Runtime::new().expect("a runtime");
-        let mut watched = Self { dir, daemon, prometheus, daemon_address, prometheus_address, runtime };
+        let mut watched = Self { daemon, prometheus, daemon_address, prometheus_address, runtime, dir };
         watched.daemon.wait_ready(&format!("http://{}/readyz", watched.daemon_address));
         watched.prometheus.wait_ready(&format!("http://{}/-/ready", watched.prometheus_address));
         watched
@@ -86,7 +87,7 @@ impl Watched {
 
     /// Series that an expression had at any time of the last two minutes.
     fn query_range(&self, expr: &str) -> Result<Vec<Value>, String> {
-        let now = self.value("time()").expect("the time");
+        let now = self.value("vector(time())").expect("the time");
         let (start, end) = ((now - 120.0).to_string(), now.to_string());
         let range = [("query", expr), ("start", &start), ("end", &end), ("step", "1s")];
         Ok(list(&self.ask("/api/v1/query_range", &range)?, "result").to_vec())

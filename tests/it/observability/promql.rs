@@ -57,7 +57,12 @@ pub(super) fn names(expr: &str) -> Names {
     while let Some(token) = tokens.get(i) {
         i += 1;
         let Token::Word(word) = token else { continue };
-        let called = tokens.get(i) == Some(&Token::Sign('('));
+        // A function, an aggregation, or one that says first by what.
+        let called = match tokens.get(i) {
+            Some(Token::Sign('(')) => true,
+            Some(Token::Word(next)) => ["by", "without"].contains(&next.as_str()),
+            _ => false,
+        };
         if called && LABEL_LISTS.contains(&word.as_str()) {
             let end = tokens[i..].iter().position(|t| *t == Token::Sign(')')).expect("a closing parenthesis");
             let labels = tokens[i..i + end].iter();
@@ -166,16 +171,11 @@ impl Known {
     }
 
     fn is_value(&self, label: &str, value: &str) -> bool {
-        let of_requests = [
-            ErrorKind::Unavailable,
-            ErrorKind::NotFound,
-            ErrorKind::Conflict,
-            ErrorKind::Cancelled,
-            ErrorKind::DataInvalid,
-        ];
+        // A commit may be refused; otherwise requests end well or by a kind of error.
+        let of_requests = || value == "refused" || ErrorKind::ALL.iter().any(|kind| kind.as_str() == value);
         OPEN_LABELS.contains(&label)
             || self.golden.contains(&format!("{label}=\"{value}\""))
-            || (label == "outcome" && of_requests.iter().any(|kind| kind.as_str() == value))
+            || (label == "outcome" && of_requests())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Runs and the loop that starts them, on stores and catalogs in memory, with real Parquet files and simulated time.
 
 mod control;
+mod errors;
 mod fleet;
 mod rewrite;
 pub(crate) mod scheduler;
