@@ -261,7 +261,7 @@ await drive(mock.url, {
     await until(
       "the words",
       () => page.locator("[role=alert]").textContent(),
-      (text) => /not maintained.*dropped/.test(text),
+      (text) => /lake.web.gone is not maintained/.test(text),
     );
   },
 
@@ -288,6 +288,7 @@ await drive(mock.url, {
     await page.getByRole("button", { name: "Run now" }).click();
     await signIn(page, "wrong");
     await page.getByText("does not accept this token").waitFor();
+    await assertAccessible(page);
     await signIn(page, "secret");
     await said(/Accepted: lake\.web\.events_0000/);
     assert.deepEqual(world.posts.at(-1).path, `/api/v1/tables/${PLAIN}/run`);
@@ -332,6 +333,51 @@ await drive(mock.url, {
     await page.getByRole("button", { name: "Run now" }).click();
     await page.getByRole("button", { name: "Cancel" }).click();
     assert.equal(world.posts.length, posts, "nothing is sent without a token");
+  },
+
+  async "a tab that nobody sees asks nothing"(visit) {
+    const hidden = await visit("#/");
+    const seen = await visit("#/");
+    const asked = (page) => {
+      const counter = { count: 0 };
+      page.on("request", () => (counter.count += 1));
+      return counter;
+    };
+    await rows(hidden).first().waitFor();
+    const turn = (value) =>
+      hidden.evaluate((is) => {
+        Object.defineProperty(document, "hidden", { value: is, configurable: true });
+        document.dispatchEvent(new Event("visibilitychange"));
+      }, value);
+    await turn(true);
+    // What was under way comes to its end while the other tab goes round; then there is nothing more.
+    const rounds = async (page) => {
+      const counter = asked(page);
+      await until(
+        "a few rounds",
+        () => counter.count,
+        (count) => count >= 9,
+      );
+    };
+    await rounds(seen);
+    const counter = asked(hidden);
+    await rounds(seen);
+    assert.equal(counter.count, 0);
+    await turn(false);
+    await until("it to ask again", () => counter.count);
+  },
+
+  async "a standby says that it only watches"(visit) {
+    world.status.leader = false;
+    const page = await visit("#/");
+    await page.getByText("another replica is the leader").waitFor();
+    assert.equal(await page.locator("#role").textContent(), "standby");
+    world.status.leader = true;
+    await until(
+      "the leader",
+      () => page.locator("#role").textContent(),
+      (text) => text === "leader",
+    );
   },
 
   async "a small screen is enough"(visit) {

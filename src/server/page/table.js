@@ -90,6 +90,7 @@ export function tableView(name, home, poke) {
   );
 
   function update(given, state) {
+    const news = given !== null && given !== table;
     status = state;
     table = given ?? table;
     buttons.hidden = !status.admin;
@@ -97,6 +98,7 @@ export function tableView(name, home, poke) {
     problem.hidden = loading.hidden = true;
     all.hidden = false;
     drawState();
+    if (!news) return;
     drawFigures();
     chart.update({ samples: table.samples, runs: table.runs });
     drawSamples();
@@ -139,7 +141,7 @@ export function tableView(name, home, poke) {
     );
     const well = {
       healthy: "Nothing to do.",
-      unknown: "The table has not been looked at yet, or not for long.",
+      unknown: "It has not been looked at yet.",
       unhealthy: "",
     }[is];
     return [
@@ -309,12 +311,7 @@ export function tableView(name, home, poke) {
     failed(error) {
       loading.hidden = true;
       problem.hidden = false;
-      setText(
-        problem,
-        error.status === 404
-          ? `${error.message} It may have been dropped, or no policy names it any more.`
-          : error.message,
-      );
+      setText(problem, error.message);
     },
   };
 }
