@@ -100,12 +100,18 @@ fn member(name: &str, settings: &CatalogConfig, metrics: &Arc<Metrics>, permit: 
     Ok(Member { catalog: Arc::new(catalog), stores: Arc::new(stores) })
 }
 
+/// Reads the secret each time it is needed.
+pub fn secret_source(secret: &Secret) -> SecretSource {
+    let secret = secret.clone();
+    Arc::new(move || Ok(secret.resolve()?.expose().to_owned()))
+}
+
 fn rest_config(name: &str, settings: &CatalogConfig) -> Result<RestCatalogConfig> {
     let auth = match &settings.auth {
         Auth::None => RestAuth::None,
-        Auth::Bearer { token } => RestAuth::Bearer(source(token)),
+        Auth::Bearer { token } => RestAuth::Bearer(secret_source(token)),
         Auth::OAuth2 { credential, scope, server_uri } => RestAuth::OAuth2 {
-            credential: source(credential),
+            credential: secret_source(credential),
             scope: Some(scope.clone()),
             server_uri: server_uri.clone(),
         },

@@ -140,7 +140,7 @@ pub(super) enum Command {
         /// Print a JSON report, one line per table.
         #[arg(long)]
         json: bool,
-        /// Do only what is due now, instead of waiting for the delay between compaction and clean-up.
+        /// Do not wait for the delay: do the clean-ups that the pass before left, then compact. For a CronJob.
         #[arg(long)]
         no_wait: bool,
     },

@@ -52,6 +52,12 @@ fn print_loaded(path: &Path, loaded: &Loaded, out: &mut dyn Write) -> io::Result
             }
         }
     }
+    let token = config.metrics.pushgateway.as_ref().and_then(|gateway| gateway.token.as_ref());
+    if let Some(Err(error)) = token.map(|token| token.resolve()) {
+        warnings += 1;
+        writeln!(out, "{}: warning: metrics.pushgateway.token: {error}", path.display())?;
+        writeln!(out, "  help: `icewright once` will need it where it runs")?;
+    }
     writeln!(
         out,
         "{}: ok: {}, {}, {}",

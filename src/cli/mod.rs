@@ -10,6 +10,7 @@ mod once;
 mod plan;
 pub(crate) mod print;
 mod progress;
+mod push;
 mod run;
 mod sandbox;
 mod screen;

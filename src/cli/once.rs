@@ -1,4 +1,5 @@
-//! `icewright once`: one pass over the tables, in the foreground.
+//! `icewright once`: one pass over the tables, in the foreground: compaction, the delay, the clean-ups. A pass that does not
+//! wait does the clean-ups of the pass before it, if the delay is over, and then compacts.
 //!
 //! With `--json` there is one object per line and table, with stable keys:
 //!
@@ -26,13 +27,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::progress::Board;
 use super::screen::{self, Screen};
-use super::{print, select, sheets};
+use super::{print, push, select, sheets};
 use crate::config::Config;
 use crate::daemon;
 use crate::error::{Error, ErrorKind, Result};
 use crate::policy::{TableName, human_duration};
 use crate::report::Outcome;
+use crate::report::push::Pushgateway;
 use crate::rewrite::Progress;
+use crate::schedule::due::Step;
 use crate::schedule::env::Env;
 use crate::schedule::fleet::Fleet;
 use crate::schedule::rewrite_data_files::Watcher;
@@ -64,6 +67,8 @@ struct Pass {
     no_wait: bool,
     /// What is under way, for whoever watches.
     board: Board,
+    /// Where metrics go.
+    gateway: Option<Pushgateway>,
 }
 
 /// Runs the pass. Exit code 1 if any table failed, or if the pass was stopped.
@@ -80,7 +85,8 @@ pub(super) async fn once(
         print::err("no table matches a policy");
     }
     let board = Board::new(!json);
-    let pass = Pass { env: parts.env, fleet: parts.fleet, no_wait, board: board.clone() };
+    let gateway = config.metrics.pushgateway.as_ref().map(push::gateway).transpose()?;
+    let pass = Pass { env: parts.env, fleet: parts.fleet, no_wait, board: board.clone(), gateway };
     let screen = Screen::stdout();
     let (mut all_done, mut overview) = (true, Vec::new());
     let mut passes =
@@ -123,45 +129,75 @@ impl Pass {
             Ok(()) => Outcome::Success,
         };
         report.error = ended.err().map(|error| error.to_string());
+        if let Some(gateway) = &self.gateway {
+            push::push(gateway, &self.env, &self.fleet, &name, &report).await;
+        }
         report
     }
 
     async fn steps(&self, name: &TableName, run: Run, report: &mut TableReport) -> Result<()> {
         let Self { env, fleet, .. } = self;
-        let subject = Subject::load(fleet, name).await?;
+        let mut subject = Subject::load(fleet, name).await?;
+        let now = env.clock.now_ms();
+        let first = subject.first_step(now)?.next;
+        // A pass that does not wait owes the clean-ups to the last one. To compact before they are due would put them off
+        // again, with passes in short succession for ever.
+        let owed = self.no_wait && first.step == Step::CleanUp;
+        if owed {
+            if first.at_ms > now {
+                report.not_due = Some(format!("{}: {}", first.why, left(first.at_ms - now)));
+                return Ok(());
+            }
+            self.clean_up(name, run, report).await?;
+            subject = Subject::load(fleet, name).await?;
+        }
         let progress = Arc::new(Progress::default());
         let shown = self.board.rewriting(&report.table, progress.clone());
         let watcher = Watcher { progress, planned: &|_| {} };
         let rewritten = rewrite_step(env, &subject, run, &watcher).await;
         drop(shown);
-        let unsettled = matches!(&rewritten.report, StepReport::RewriteDataFiles(r) if r.unsettled_commits > 0);
+        let (unsettled, committed) = match &rewritten.report {
+            StepReport::RewriteDataFiles(r) => (r.unsettled_commits > 0, r.last_commit_ms.is_some()),
+            StepReport::CleanUp(_) => (false, false),
+        };
         report.steps.push(rewritten.report);
         if unsettled {
             report.not_due = Some("a commit's outcome is not known yet; nothing is deleted meanwhile".into());
             return Ok(());
         }
-        let wait_ms = rewritten.other.at_ms.saturating_sub(env.clock.now_ms()).max(0);
-        let wait = Duration::from_millis(wait_ms.unsigned_abs());
-        if !wait.is_zero() && self.no_wait {
-            report.not_due = Some(format!(
-                "{}: {} left",
-                rewritten.other.why,
-                human_duration(Duration::from_secs(wait.as_secs() + 1))
-            ));
+        if owed && !committed {
             return Ok(());
         }
-        let shown = (!wait.is_zero()).then(|| self.board.waiting(&report.table, wait));
+        let wait_ms = rewritten.other.at_ms.saturating_sub(env.clock.now_ms()).max(0);
+        if wait_ms > 0 && self.no_wait {
+            report.not_due = Some(format!("{}: {}", rewritten.other.why, left(wait_ms)));
+            return Ok(());
+        }
+        self.wait(Duration::from_millis(wait_ms.unsigned_abs()), report).await?;
+        self.clean_up(name, run, report).await
+    }
+
+    /// Until the clean-ups are due.
+    async fn wait(&self, wait: Duration, report: &mut TableReport) -> Result<()> {
+        let _shown = (!wait.is_zero()).then(|| self.board.waiting(&report.table, wait));
         tokio::select! {
             biased;
-            () = env.cancel.cancelled() => {
+            () = self.env.cancel.cancelled() => {
                 report.not_due = Some("the pass was stopped before".into());
-                return Err(Error::new(ErrorKind::Cancelled, "stopped"));
+                Err(Error::new(ErrorKind::Cancelled, "stopped"))
             }
-            () = tokio::time::sleep(wait) => {}
+            () = tokio::time::sleep(wait) => Ok(()),
         }
-        drop(shown);
-        let subject = Subject::load(fleet, name).await?;
-        report.steps.push(clean_up_step(env, fleet, name, &subject, run, &|_| {}).await?.report);
+    }
+
+    async fn clean_up(&self, name: &TableName, run: Run, report: &mut TableReport) -> Result<()> {
+        let subject = Subject::load(&self.fleet, name).await?;
+        report.steps.push(clean_up_step(&self.env, &self.fleet, name, &subject, run, &|_| {}).await?.report);
         Ok(())
     }
+}
+
+fn left(wait_ms: i64) -> String {
+    let seconds = wait_ms.unsigned_abs() / 1000 + 1;
+    format!("{} left", human_duration(Duration::from_secs(seconds)))
 }

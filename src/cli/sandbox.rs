@@ -1,5 +1,6 @@
 //! `icewright sandbox`: everything in one process, for a first look.
 
+use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -14,8 +15,10 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::daemon;
 use crate::error::{Error, Result};
+use crate::policy::human_duration;
 use crate::sandbox::catalog::CatalogServer;
-use crate::sandbox::writers::run_writers;
+use crate::sandbox::writers;
+use crate::storage;
 use crate::telemetry::FilterHandle;
 
 /// Time between commits of each writer.
@@ -25,6 +28,9 @@ const RUN_EVERY: Duration = Duration::from_secs(30);
 
 /// Where the admin token of this start lies, beside the configuration.
 const ADMIN_TOKEN_FILE: &str = "admin-token";
+
+/// From a compaction's commit to the clean-ups: the policy's default of three commit intervals.
+const DELAY: Duration = COMMIT_INTERVAL.saturating_mul(3);
 
 /// The daemon's configuration in the sandbox: the operators' proportions, in seconds instead of minutes.
 fn configuration(catalog: SocketAddr, listen: SocketAddr) -> String {
@@ -90,7 +96,10 @@ pub(super) async fn sandbox(
     // The catalog goes last: the daemon may be in the middle of a commit.
     let catalog_stop = CancellationToken::new();
     let serving = tokio::spawn(catalog.serve(catalog_listener, catalog_stop.clone()));
-    let writers = tokio::spawn(run_writers(format!("http://{catalog_address}"), COMMIT_INTERVAL, cancel.clone()));
+    // The daemon looks as soon as it starts, so there must be something to see.
+    let lake = writers::begin(format!("http://{catalog_address}")).await?;
+    let store = storage::open(&HashMap::new());
+    let writers = tokio::spawn(writers::write_until(lake, store, COMMIT_INTERVAL, cancel.clone()));
     let daemon = daemon::run(&loaded, listener, daemon::Echo::Lines, log_filter, cancel.clone());
     tokio::pin!(daemon, writers);
     let timed = async {
@@ -138,19 +147,22 @@ fn write_admin_token(path: &Path) -> Result<String> {
 }
 
 fn banner(dir: &Path, catalog: SocketAddr, listen: SocketAddr, config: &Path, token: &str) -> String {
-    // As it was called, so that the line can be copied whether or not it is installed.
+    // As it was called, so that the lines can be copied whether or not it is installed.
     let program = std::env::args().next().unwrap_or_else(|| "icewright".to_owned());
+    let (interval, every, delay) = (human_duration(COMMIT_INTERVAL), human_duration(RUN_EVERY), human_duration(DELAY));
+    let (dir, config) = (dir.display(), config.display());
     format!(
-        "Iceberg REST catalog  http://{catalog}  (tables sandbox: shop.orders, shop.server_logs)\n\
-         page                  http://{listen}/  (admin token: {token})\n\
-         metrics               http://{listen}/metrics\n\
-         health                http://{listen}/healthz\n\
-         files                 {}\n\
-         look at a table       {program} inspect --config {} sandbox.shop.orders\n\
-         Each writer commits every {} s, and a run starts every {} s; a line is printed for each of its steps.\n",
-        dir.display(),
-        config.display(),
-        COMMIT_INTERVAL.as_secs(),
-        RUN_EVERY.as_secs()
+        "An Iceberg catalog with two tables, a writer for each, and the daemon that maintains them, in this process.\n\
+         \n  page           http://{listen}/  (admin token: {token})\
+         \n  metrics        http://{listen}/metrics\
+         \n  health         http://{listen}/healthz\
+         \n  API            http://{listen}/api/v1/status\
+         \n  catalog        http://{catalog}  (Iceberg REST: tables shop.orders and shop.server_logs)\
+         \n  files          {dir}\n\
+         \n  look           {program} inspect --config {config} sandbox.shop.orders\
+         \n  what is due    {program} plan --config {config}\
+         \n  stop           Ctrl-C; the same --dir goes on where it stopped\n\
+         \nEach writer commits every {interval}. Each table is compacted (rewrite-data-files) at once and then every {every}; \
+         {delay} after its commit the clean-ups follow (expire-snapshots, remove-orphan-files). A line for each step:\n\n"
     )
 }

@@ -12,8 +12,8 @@ use super::problem::{Diagnostics, Place};
 use super::reader::{Item, Section, count, duration, size, string};
 use super::validate::{check_memory, validate};
 use super::{
-    Auth, CatalogConfig, Config, LimitsConfig, MetricsConfig, PropertyValue, Secret, ServerConfig, leader_election,
-    traces,
+    Auth, CatalogConfig, Config, LimitsConfig, MetricsConfig, PropertyValue, PushgatewayConfig, Secret, ServerConfig,
+    leader_election, traces,
 };
 use crate::policy::PolicySet;
 
@@ -44,7 +44,7 @@ pub(super) fn read(diagnostics: &mut Diagnostics<'_>, text: &str, base: &Path) -
     let mut root = Section::new(document.get_ref(), "", 0..0);
     let server = root.section(diagnostics, "server").map(|s| read_server(diagnostics, s, base)).unwrap_or_default();
     let limits = root.section(diagnostics, "limits").map(|s| read_limits(diagnostics, s)).unwrap_or_default();
-    let metrics = root.section(diagnostics, "metrics").map(|s| read_metrics(diagnostics, s)).unwrap_or_default();
+    let metrics = root.section(diagnostics, "metrics").map(|s| read_metrics(diagnostics, s, base)).unwrap_or_default();
     let leader_election = root.section(diagnostics, "leader-election");
     let leader_election = leader_election.map(|s| leader_election::read(diagnostics, s)).unwrap_or_default();
     let traces = root.section(diagnostics, "traces").map(|s| traces::read(diagnostics, s, base)).unwrap_or_default();
@@ -113,15 +113,36 @@ fn read_limits(diagnostics: &mut Diagnostics<'_>, mut section: Section<'_, '_>) 
     }
 }
 
-fn read_metrics(diagnostics: &mut Diagnostics<'_>, mut section: Section<'_, '_>) -> MetricsConfig {
+fn read_metrics(diagnostics: &mut Diagnostics<'_>, mut section: Section<'_, '_>, base: &Path) -> MetricsConfig {
     let default = MetricsConfig::default();
     let interval = section.read(diagnostics, "interval", duration);
     let max_tables = section.read(diagnostics, "max-tables", count(1));
+    let pushgateway = section.section(diagnostics, "pushgateway");
+    let pushgateway = pushgateway.and_then(|s| read_pushgateway(diagnostics, s, base));
     section.finish(diagnostics);
     MetricsConfig {
         interval: interval.map_or(default.interval, |placed| placed.value),
         max_tables: max_tables.map_or(default.max_tables, |placed| placed.value),
+        pushgateway,
     }
+}
+
+fn read_pushgateway(
+    diagnostics: &mut Diagnostics<'_>,
+    mut section: Section<'_, '_>,
+    base: &Path,
+) -> Option<PushgatewayConfig> {
+    let url = section.read(diagnostics, "url", http_uri);
+    if section.key_place(diagnostics, "url").is_none() {
+        section.missing(diagnostics, "url", "add url = \"http://...\", the address before /metrics");
+    }
+    let place = section.key_place(diagnostics, "token");
+    let token = section.take("token").and_then(|item| read_secret(diagnostics, &item, base));
+    let path = section.path_of("token");
+    section.finish(diagnostics);
+    let url = url?.value;
+    warn_of_clear_text(diagnostics, place, &path, &url, "url");
+    Some(PushgatewayConfig { url, token })
 }
 
 fn read_catalogs(
@@ -166,16 +187,21 @@ fn read_catalog(diagnostics: &mut Diagnostics<'_>, mut section: Section<'_, '_>,
     let path = section.path_of("auth");
     section.finish(diagnostics);
     let uri = uri.map(|placed| placed.value).unwrap_or_default();
-    if let (Some(place), true) = (auth_place, auth != Auth::None && sent_in_the_clear(&uri)) {
-        let message = "the secret travels unencrypted, since the catalog's uri is plain http";
-        diagnostics.warning(place, &path, message, "use https, unless something else protects the way");
-    }
+    warn_of_clear_text(diagnostics, auth_place.filter(|_| auth != Auth::None), &path, &uri, "catalog's uri");
     CatalogConfig {
         uri,
         warehouse: warehouse.map(|placed| placed.value),
         prefix: prefix.map(|placed| placed.value),
         properties,
         auth,
+    }
+}
+
+/// A secret at `place`, if there is one, should not go to another machine as it is.
+fn warn_of_clear_text(diagnostics: &mut Diagnostics<'_>, place: Option<Place>, path: &str, uri: &str, what: &str) {
+    if let Some(place) = place.filter(|_| sent_in_the_clear(uri)) {
+        let message = format!("the secret travels unencrypted, since the {what} is plain http");
+        diagnostics.warning(place, path, message, "use https, unless something else protects the way");
     }
 }
 
@@ -192,7 +218,7 @@ pub(super) fn http_uri(diagnostics: &mut Diagnostics<'_>, item: &Item<'_, '_>) -
     let before_path = text.split_once("://").map_or(text, |(_, rest)| rest).split(['/', '?', '#']).next();
     if before_path.is_some_and(|authority| authority.contains('@')) {
         diagnostics.blank(item.span.clone());
-        item.error(diagnostics, "holds a user name or password", "leave it out and describe it in `auth`");
+        item.error(diagnostics, "holds a user name or password", "leave it out; secrets have keys of their own");
         return None;
     }
     let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));

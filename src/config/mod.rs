@@ -100,11 +100,22 @@ pub struct MetricsConfig {
     pub interval: Duration,
     /// Tables with series of their own; the rest shares `table="_other"`.
     pub max_tables: usize,
+    /// `[metrics.pushgateway]`: where `once` pushes to.
+    pub pushgateway: Option<PushgatewayConfig>,
+}
+
+/// `[metrics.pushgateway]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PushgatewayConfig {
+    /// Its address, before `/metrics`, without a slash at the end.
+    pub url: String,
+    /// The bearer token that it wants, if any.
+    pub token: Option<Secret>,
 }
 
 impl Default for MetricsConfig {
     fn default() -> Self {
-        Self { interval: Duration::from_secs(5 * 60), max_tables: 1000 }
+        Self { interval: Duration::from_secs(5 * 60), max_tables: 1000, pushgateway: None }
     }
 }
 

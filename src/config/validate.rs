@@ -3,7 +3,7 @@
 use super::Config;
 use super::limits::{MEMORY_MIN_BYTES, USUAL_GROUP_BYTES};
 use super::problem::{Diagnostics, Place, did_you_mean};
-use crate::policy::{Finding, Layer, Origin, Placed, PolicySet, ResolvedPolicy, TablePattern, check};
+use crate::policy::{Finding, Layer, Origin, Placed, PolicySet, ResolvedPolicy, Setting, TablePattern, check};
 
 pub(super) fn validate(diagnostics: &mut Diagnostics<'_>, config: &Config) {
     if config.policies.policies.is_empty() {
@@ -93,8 +93,13 @@ fn quoted(name: &std::sync::Arc<str>) -> String {
 /// Contradictions in the defaults alone, and wherever policies meet: each pattern stands for a table that it matches.
 fn check_contradictions(diagnostics: &mut Diagnostics<'_>, config: &Config) {
     let policies = &config.policies;
+    // A value that could not be read contradicts nothing: its default is not what was meant.
+    let unreadable: Vec<&str> = Setting::KEYS.iter().copied().filter(|key| diagnostics.is_unreadable(key)).collect();
     let mut report = |resolved: &ResolvedPolicy| {
-        for finding in check(resolved) {
+        let readable = |finding: &Finding| {
+            !unreadable.contains(&finding.key) && finding.other.is_none_or(|other| !unreadable.contains(&other))
+        };
+        for finding in check(resolved).into_iter().filter(readable) {
             report_finding(diagnostics, policies, resolved, finding);
         }
     };
@@ -119,10 +124,6 @@ fn report_finding(
     resolved: &ResolvedPolicy,
     finding: Finding,
 ) {
-    // A value that could not be read contradicts nothing: its default is not what was meant.
-    if [Some(finding.key), finding.other].into_iter().flatten().any(|key| diagnostics.is_unreadable(key)) {
-        return;
-    }
     let path = |origin: &Origin, key: &str| match origin {
         Origin::BuiltIn => key.to_owned(),
         Origin::Defaults(_) => format!("defaults.{key}"),

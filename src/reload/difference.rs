@@ -9,8 +9,6 @@ pub(super) struct Difference {
     pub(super) config: Config,
     /// Catalogs that are new or have other settings.
     pub(super) rebuilt: Vec<String>,
-    /// Catalogs that are not configured any more.
-    pub(super) removed: Vec<String>,
     /// Keys whose new values wait for a restart.
     pub(super) waiting: Vec<&'static str>,
 }
@@ -33,14 +31,15 @@ impl Difference {
         let metrics = MetricsConfig {
             interval: metrics.interval,
             max_tables: kept.old("metrics.max-tables", &old.metrics.max_tables, metrics.max_tables),
+            // Only single passes push.
+            pushgateway: metrics.pushgateway,
         };
         let leader_election = kept.old("leader-election", &old.leader_election, leader_election);
         let traces = kept.old("traces", &old.traces, traces);
         let differs = |(name, catalog): &(&String, &CatalogConfig)| old.catalogs.get(*name) != Some(*catalog);
         let rebuilt = catalogs.iter().filter(differs).map(|(name, _)| name.clone()).collect();
-        let removed = old.catalogs.keys().filter(|name| !catalogs.contains_key(*name)).cloned().collect();
         let config = Config { server, limits, metrics, leader_election, traces, catalogs, policies };
-        Self { config, rebuilt, removed, waiting: kept.0 }
+        Self { config, rebuilt, waiting: kept.0 }
     }
 }
 
@@ -87,15 +86,16 @@ mod tests {
     fn the_same_changes_nothing() {
         let same = between(BASE);
         assert_eq!(same.config, config(BASE));
-        assert_eq!((same.rebuilt, same.removed, same.waiting), (vec![], vec![], vec![]));
+        assert_eq!((same.rebuilt, same.waiting), (vec![], vec![]));
     }
 
     #[test]
     fn a_catalog_is_rebuilt_only_if_its_own_section_differs() {
         let other = between(&BASE.replace("env = \"B\"", "env = \"C\"").replace("\"1h\"", "\"2h\""));
-        assert_eq!((other.rebuilt, other.removed), (vec!["b".to_owned()], vec![]));
+        assert_eq!(other.rebuilt, ["b"]);
         let renamed = between(&BASE.replace("[catalogs.a]", "[catalogs.c]"));
-        assert_eq!((renamed.rebuilt, renamed.removed), (vec!["c".to_owned()], vec!["a".to_owned()]));
+        assert_eq!(renamed.rebuilt, ["c"]);
+        assert_eq!(renamed.config.catalogs.keys().collect::<Vec<_>>(), ["b", "c"]);
     }
 
     #[test]

@@ -94,7 +94,7 @@ impl Reloader {
         let now = self.clock.now_ms();
         let refused = self.refused.take();
         match parsed.map(|loaded| self.put_in_force(loaded)) {
-            Ok(Ok(loaded)) => self.reporter.config_reloaded(&loaded, now),
+            Ok(Ok((loaded, rebuilt))) => self.reporter.config_reloaded(&loaded, &rebuilt, now),
             Ok(Err(problems)) => {
                 if asked || refused.as_ref() != Some(&problems) {
                     self.reporter.config_refused(&problems, now);
@@ -105,10 +105,10 @@ impl Reloader {
         }
     }
 
-    /// All or nothing. What is in force then, with what is odd about it.
-    fn put_in_force(&mut self, new: Loaded) -> Result<Loaded, Problems> {
+    /// All or nothing. What is in force then, with what is odd about it; and the catalogs with new clients.
+    fn put_in_force(&mut self, new: Loaded) -> Result<(Loaded, Vec<String>), Problems> {
         let Loaded { config, mut warnings, source } = new;
-        let Difference { config, mut rebuilt, removed, waiting } = Difference::between(&self.config, config);
+        let Difference { config, mut rebuilt, waiting } = Difference::between(&self.config, config);
         let properties = self.read_properties(&config)?;
         let renewed = |name: &&String| self.properties.get(*name) != properties.get(*name) && !rebuilt.contains(name);
         let renewed: Vec<String> = properties.keys().filter(renewed).cloned().collect();
@@ -131,8 +131,7 @@ impl Reloader {
         });
         self.properties = properties;
         self.config = config.clone();
-        self.reporter.catalogs_changed(&rebuilt, &removed);
-        Ok(Loaded { config, warnings, source })
+        Ok((Loaded { config, warnings, source }, rebuilt))
     }
 
     fn read_properties(&self, config: &Config) -> Result<BTreeMap<String, HashMap<String, String>>, Problems> {

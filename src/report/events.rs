@@ -20,7 +20,7 @@ use crate::report::Action;
 use crate::report::board::view::{self, Doing, QueueStatus};
 use crate::report::board::{Board, Look, Ran};
 use crate::report::health::Health;
-use crate::report::metrics::{self, Backoff, Metrics, RunCounts, RunRecord, Stored};
+use crate::report::metrics::{self, Backoff, Metrics, Queue, RunCounts, RunRecord, Stored};
 use crate::report::run_report::{RewriteReport, outcome_of};
 use crate::report::vitals::Vital;
 use crate::rewrite::Progress;
@@ -28,7 +28,6 @@ use crate::schedule::control::Pause;
 use crate::schedule::due::{NextStep, Step};
 use crate::schedule::plan_table::{ActionPlan, TablePlan, nothing_to_rewrite, outline};
 use crate::schedule::run_table::{CleanUpReport, Run, StepDone, StepReport, Subject};
-use crate::schedule::scheduler::Queue;
 use crate::server::{Liveness, Readiness};
 
 /// Time passes while nothing happens to a table, so its health is judged anew this often.
@@ -113,15 +112,15 @@ impl Reporter {
         tracing::info!(listen, catalogs, policies, version = env!("CARGO_PKG_VERSION"), "started");
     }
 
-    /// The configuration file was read again and is in force.
-    pub fn config_reloaded(&self, loaded: &Loaded, now_ms: i64) {
+    /// The configuration file was read again and is in force; the clients of the catalogs `rebuilt` are new.
+    pub fn config_reloaded(&self, loaded: &Loaded, rebuilt: &[String], now_ms: i64) {
         self.metrics.record_config_reload(now_ms, Some(loaded.warnings.len()));
         self.board.config_loaded(now_ms, loaded);
         for warning in &loaded.warnings {
             tracing::warn!(problem = %warning, "odd in the configuration");
         }
         let (catalogs, policies) = (loaded.config.catalogs.len(), loaded.config.policies.policies.len());
-        tracing::info!(catalogs, policies, warnings = loaded.warnings.len(), "configuration reloaded");
+        tracing::info!(catalogs, policies, ?rebuilt, warnings = loaded.warnings.len(), "configuration reloaded");
     }
 
     /// The configuration file was read again and cannot be used; what is in force stays so.
@@ -133,13 +132,11 @@ impl Reporter {
         }
     }
 
-    /// Catalogs are reached in another way from now on, and others are none of ours any more.
-    pub fn catalogs_changed(&self, rebuilt: &[String], removed: &[String]) {
-        if !rebuilt.is_empty() || !removed.is_empty() {
-            tracing::info!(?rebuilt, ?removed, "catalogs changed");
-        }
-        self.readiness.catalogs_removed(removed);
-        removed.iter().for_each(|catalog| self.metrics.forget_catalog(catalog));
+    /// A catalog is not configured any more.
+    pub fn catalog_gone(&self, catalog: &str) {
+        tracing::info!(catalog, "no longer configured");
+        self.readiness.catalog_gone(catalog);
+        self.metrics.forget_catalog(catalog);
     }
 
     /// The daemon was told to stop.
@@ -294,11 +291,9 @@ impl Reporter {
 
     /// How many tables run and wait has changed.
     pub fn queue(&self, queue: Queue) {
-        let Queue { running, queued, limit, oldest_queued_s } = queue;
-        tracing::trace!(running, queued, limit, oldest_queued_s, "queue");
+        let Queue { running, queued, limit, .. } = queue;
         self.board.queue(QueueStatus { running, queued, limit });
-        let oldest = Duration::from_secs(oldest_queued_s);
-        self.metrics.set_queue(metrics::Queue { running, queued, limit, oldest });
+        self.metrics.set_queue(queue);
     }
 
     /// A step begins.

@@ -5,6 +5,7 @@ pub mod board;
 pub mod events;
 pub mod health;
 pub mod metrics;
+pub mod push;
 pub mod run_report;
 pub mod vitals;
 

@@ -136,6 +136,11 @@ impl Fleet {
         self.catalogs.keys().cloned().collect()
     }
 
+    /// Whether there is a catalog of this name.
+    pub fn has_catalog(&self, name: &str) -> bool {
+        self.catalogs.contains_key(name)
+    }
+
     /// What the policies say for a table. [`ErrorKind::Config`] if none names it.
     pub fn policy(&self, name: &TableName) -> Result<ResolvedPolicy> {
         self.policies.resolve(name)?.ok_or_else(|| {

@@ -108,8 +108,8 @@ pub async fn rewrite_data_files(
         Ok(Ok(plan)) => match plan.snapshot.as_deref() {
             Some(snapshot) if !plan.groups.is_empty() => {
                 let start = StartSnapshot::of(&table.loaded, snapshot);
-                let mut run =
-                    Rewriting::new(env, table, policy, run_id, start, &plan, watcher.progress.clone(), stopwatch);
+                let run = Rewriting::new(env, table, policy, run_id, start, &plan, watcher.progress.clone());
+                let mut run = Rewriting { stopwatch, ..run };
                 run.execute(plan.groups).await;
                 run.stopwatch.end(REWRITE);
                 stopwatch = run.stopwatch;
@@ -157,7 +157,6 @@ impl<'a> Rewriting<'a> {
         start: StartSnapshot,
         plan: &RewritePlan,
         progress: Arc<Progress>,
-        stopwatch: Stopwatch,
     ) -> Self {
         let total = plan.groups.len();
         let partial = policy.rewrite_data_files.partial_progress;
@@ -180,7 +179,7 @@ impl<'a> Rewriting<'a> {
             batch: Vec::new(),
             groups_per_commit: groups_per_commit.max(1),
             failed_commits: 0,
-            stopwatch,
+            stopwatch: Stopwatch::start(),
             report,
         }
     }

@@ -101,8 +101,8 @@ impl StepReport {
                 let orphans = report.remove_orphan_files.as_ref();
                 let error = expiry.and_then(|r| r.error.as_ref()).or(orphans.and_then(|r| r.error.as_ref()));
                 let failures = expiry.map(|r| &r.failures).into_iter().chain(orphans.map(|r| &r.failures)).flatten();
-                let told = report.errors.values().chain(failures);
-                error.map(ToString::to_string).or_else(|| told.cloned().next())
+                let mut told = report.errors.values().chain(failures);
+                error.map(ToString::to_string).or_else(|| told.next().cloned())
             }
         }
     }
@@ -161,6 +161,11 @@ impl Subject {
     /// The wait between compaction and the clean-ups.
     pub fn delay(&self) -> Duration {
         self.resolved.policy.delay.resolve(self.commit_interval)
+    }
+
+    /// When a compaction was last completed, as far as the table tells, milliseconds since the epoch.
+    pub fn last_success_ms(&self) -> Option<i64> {
+        last_own_run(&self.table.loaded).filter(|own| own.complete).map(|own| own.committed_ms)
     }
 
     /// Where this table stands, found out from the table itself.

@@ -11,6 +11,7 @@ use tokio::task::{JoinError, JoinSet};
 use crate::error::{Error, ErrorKind, Result};
 use crate::policy::TableName;
 use crate::report::events::Reporter;
+use crate::report::metrics::Queue;
 use crate::schedule::control::{Command, Order, Orders, Pause};
 use crate::schedule::due::{self, Ended, NextStep, Step};
 use crate::schedule::entry::Entry;
@@ -22,19 +23,6 @@ use crate::schedule::worker::{Finished, Listing, Progressed, Shared};
 
 /// How often the loop looks for due tables.
 const TICK: Duration = Duration::from_millis(500);
-
-/// How many tables run and wait.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Queue {
-    /// Tables with a step under way.
-    pub running: usize,
-    /// Tables that are due and wait for a worker.
-    pub queued: usize,
-    /// Tables that may run at the same time.
-    pub limit: usize,
-    /// How long the first of the queue has been due, whole seconds; 0 if there is none.
-    pub oldest_queued_s: u64,
-}
 
 /// Runs maintenance until the environment's token is cancelled, then waits for what is under way.
 /// Dropping it, or the future of [`Scheduler::run`], stops everything at once.
@@ -83,6 +71,8 @@ impl Scheduler {
                 Some(order) = self.orders.next() => self.obey(order),
                 // Nobody publishes settings any more while the process stops; that is no reason to stop here.
                 Ok(()) = self.settings.changed() => {
+                    // None of them tells of a catalog that is gone.
+                    discovery.shutdown().await;
                     let settings = self.settings.borrow_and_update().clone();
                     self.use_settings(settings);
                     discovery = self.start_discovery(&sender);
@@ -124,6 +114,9 @@ impl Scheduler {
         env.run_timeout = settings.run_timeout;
         env.run_over_after = env.run_over_after.max(settings.run_timeout);
         let before = std::mem::replace(&mut self.shared.fleet, settings.fleet);
+        for catalog in before.catalog_names().iter().filter(|name| !self.shared.fleet.has_catalog(name)) {
+            self.shared.reporter.catalog_gone(catalog);
+        }
         let mut gone = Vec::new();
         for (name, entry) in &mut self.tables {
             let Some(change) = self.shared.fleet.change_since(&before, name) else { continue };
@@ -238,7 +231,7 @@ impl Scheduler {
             running: self.workers.len(),
             queued: left.len(),
             limit: self.concurrent_tables,
-            oldest_queued_s: oldest.unsigned_abs() / 1000,
+            oldest: Duration::from_secs(oldest.unsigned_abs() / 1000),
         };
         if queue != self.queue {
             self.queue = queue;

@@ -129,13 +129,12 @@ impl Shared {
 
     fn look(&self, name: &TableName, run: Run, subject: &Subject, waiting: Option<&Waiting>) -> Result<Standing> {
         let now = self.env.clock.now_ms();
-        let own = last_own_run(&subject.table.loaded);
-        if let Some(own) = own.as_ref().filter(|own| own.complete) {
-            self.reporter.known_success(name, Action::RewriteDataFiles, own.committed_ms);
+        if let Some(ms) = subject.last_success_ms() {
+            self.reporter.known_success(name, Action::RewriteDataFiles, ms);
         }
         let Some(Waiting { next, failing }) = waiting else { return subject.first_step(now) };
         let policy = &subject.resolved.policy;
-        let committed = own.map(|own| own.committed_ms);
+        let committed = last_own_run(&subject.table.loaded).map(|own| own.committed_ms);
         let next = due::after_change(next, *failing, run.since_ms, committed, policy, subject.delay(), now)?;
         Ok(Standing { next, since_ms: run.since_ms })
     }

@@ -83,9 +83,9 @@ impl Readiness {
         self.standby.store(standby, Ordering::Relaxed);
     }
 
-    /// These catalogs are not waited for any more. One that is new is not waited for either: who was ready stays so.
-    pub fn catalogs_removed(&self, names: &[String]) {
-        self.waiting().retain(|name, _| !names.contains(name));
+    /// The catalog is not waited for any more. One that is new is not waited for either: who was ready stays so.
+    pub fn catalog_gone(&self, name: &str) {
+        self.waiting().remove(name);
     }
 
     /// The process is about to end.

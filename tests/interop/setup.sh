@@ -36,6 +36,7 @@ fi
 [ -x /usr/bin/chromium ] || need chromium
 # With promtool.
 command -v prometheus >/dev/null || need prometheus
+command -v prometheus-pushgateway >/dev/null || need prometheus-pushgateway
 
 digest() { cat "$@" | sha256sum | cut -d' ' -f1; }
 fresh() { [ "$(cat "$dir/$1.stamp" 2>/dev/null)" = "$2" ]; }
@@ -56,6 +57,15 @@ if ! fresh grafana "$grafana"; then
     rm -rf "$dir/grafana"
     "$dir/venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --target "$dir/grafana" "$grafana"
     echo "$grafana" >"$dir/grafana.stamp"
+fi
+
+schemathesis_version=$(digest "$here/schemathesis.txt")
+if ! fresh schemathesis "$schemathesis_version"; then
+    echo "setup: schemathesis"
+    rm -rf "$dir/schemathesis"
+    python3 -m venv "$dir/schemathesis"
+    "$dir/schemathesis/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$here/schemathesis.txt"
+    echo "$schemathesis_version" >"$dir/schemathesis.stamp"
 fi
 
 # The Iceberg runtime (with Parquet, Avro and its HTTP client inside) and the Hadoop client that it writes files

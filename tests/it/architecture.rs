@@ -31,7 +31,20 @@ const LAYERS: [(&str, &[&str]); 28] = [
     ("clean", &["catalog", "clock", "commit", "error", "meta", "plan", "policy", "run_id", "storage", "table"]),
     (
         "report",
-        &["catalog", "clean", "clock", "config", "error", "inspect", "plan", "policy", "rewrite", "run_id", "version"],
+        &[
+            "catalog",
+            "clean",
+            "clock",
+            "config",
+            "error",
+            "http_client",
+            "inspect",
+            "plan",
+            "policy",
+            "rewrite",
+            "run_id",
+            "version",
+        ],
     ),
     (
         "schedule",
@@ -240,15 +253,9 @@ fn each_action_has_one_word_everywhere() {
     let metrics = Metrics::new(10);
     for action in Action::ALL {
         let counts = RunCounts::default();
-        let run = RunRecord {
-            action,
-            outcome: Outcome::Success,
-            duration: Duration::ZERO,
-            finished_ms: 1,
-            counts,
-            phases: PhaseTimes::default(),
-            refused: false,
-        };
+        let (phases, outcome) = (PhaseTimes::default(), Outcome::Success);
+        let duration = Duration::ZERO;
+        let run = RunRecord { action, outcome, duration, finished_ms: 1, counts, phases, refused: false };
         metrics.record_run(&"lake.db.t".parse().expect("a name"), &run);
     }
     let page = metrics.gather().expect("a page");

@@ -7,7 +7,15 @@ use icewright::config::Config;
 use icewright::policy::Setting;
 use icewright::report::metrics::{ALL, Kind};
 
-const PAGES: [&str; 5] = ["README.md", "docs/api.md", "docs/configuration.md", "docs/metrics.md", "docs/operations.md"];
+const PAGES: [&str; 7] = [
+    "README.md",
+    "docs/api.md",
+    "docs/configuration.md",
+    "docs/deployment.md",
+    "docs/metrics.md",
+    "docs/operations.md",
+    "deploy/helm/icewright/README.md",
+];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -48,7 +56,11 @@ const CATALOG: &str = "catalogs.lake.uri = 'http://localhost'\n";
 fn the_configuration_reference_lists_every_key_and_no_other() {
     let page = read("docs/configuration.md");
     for section in ["server", "limits", "metrics", "leader-election", "traces"] {
-        let known = known_keys(&format!("{CATALOG}{section}.zzzz = 1"));
+        let mut known = known_keys(&format!("{CATALOG}{section}.zzzz = 1"));
+        if known.remove("pushgateway") {
+            let gateway = known_keys(&format!("{CATALOG}{section}.pushgateway.zzzz = 1"));
+            known.extend(gateway.iter().map(|key| format!("pushgateway.{key}")));
+        }
         assert_eq!(keys(rows(&page, &format!("## `[{section}]`"))), known, "{section}");
     }
     let known = known_keys("[catalogs.lake]\nuri = 'http://localhost'\nzzzz = 1");

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use iceberg::spec::{NestedField, PrimitiveType, Schema, TableMetadataBuilder, Type};
 use iceberg::{NamespaceIdent, TableCreation, TableIdent, TableRequirement, TableUpdate};
 use icewright::catalog::rest::{Auth, MAX_RETRIES, REQUEST_TIMEOUT_MS, RestCatalog, RestCatalogConfig};
-use icewright::catalog::{Catalog, CommitOutcome, RequestObserver};
+use icewright::catalog::{Catalog, CommitOutcome};
 use icewright::error::{Error, ErrorKind};
 use icewright::table::references::directories;
 use serde_json::{Value, json};
 
 use crate::support::http_server::{HttpServer, Received, Reply};
 
-fn ident() -> TableIdent {
+pub(crate) fn ident() -> TableIdent {
     TableIdent::new(NamespaceIdent::new("db".into()), "t".into())
 }
 
@@ -26,7 +26,7 @@ fn metadata() -> Value {
         .unwrap()
 }
 
-fn table_answer() -> Value {
+pub(crate) fn table_answer() -> Value {
     json!({"metadata-location": "s3://b/t/metadata/1.json", "metadata": metadata()})
 }
 
@@ -36,7 +36,7 @@ fn error_body(kind: &str) -> Value {
 
 /// A catalog: `config` for its configuration, tokens `t1`, `t2`, ... that live `expires_in` seconds, and the replies in
 /// their order for everything else; the last one is repeated.
-fn catalog_server(config: Value, expires_in: Option<f64>, replies: Vec<Reply>) -> HttpServer {
+pub(crate) fn catalog_server(config: Value, expires_in: Option<f64>, replies: Vec<Reply>) -> HttpServer {
     let mut replies = VecDeque::from(replies);
     let mut tokens = 0;
     HttpServer::start(move |request: &Received| {
@@ -54,15 +54,15 @@ fn catalog_server(config: Value, expires_in: Option<f64>, replies: Vec<Reply>) -
     })
 }
 
-fn empty_config() -> Value {
+pub(crate) fn empty_config() -> Value {
     json!({"defaults": {}, "overrides": {}})
 }
 
-fn oauth() -> Auth {
+pub(crate) fn oauth() -> Auth {
     Auth::OAuth2 { credential: Arc::new(|| Ok("id:se:cret".into())), scope: None, server_uri: None }
 }
 
-fn config_for(uri: &str, auth: Auth, properties: &[(&str, &str)]) -> RestCatalogConfig {
+pub(crate) fn config_for(uri: &str, auth: Auth, properties: &[(&str, &str)]) -> RestCatalogConfig {
     let mut all =
         HashMap::from([(REQUEST_TIMEOUT_MS.to_owned(), "400".to_owned()), (MAX_RETRIES.to_owned(), "3".to_owned())]);
     all.extend(properties.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
@@ -73,7 +73,7 @@ async fn connect(server: &HttpServer, auth: Auth) -> RestCatalog {
     RestCatalog::connect(config_for(&server.uri(), auth, &[])).await.unwrap()
 }
 
-async fn commit(catalog: &RestCatalog) -> (&'static str, Option<Error>) {
+pub(crate) async fn commit(catalog: &RestCatalog) -> (&'static str, Option<Error>) {
     let requirements = vec![TableRequirement::RefSnapshotIdMatch { r#ref: "main".into(), snapshot_id: None }];
     let updates = vec![TableUpdate::RemoveProperties { removals: vec!["x".into()] }];
     match catalog.commit_table(&ident(), requirements, updates).await {
@@ -452,29 +452,6 @@ async fn what_a_table_brings_along_is_kept_and_used() {
         ["GET /v1/namespaces/db/tables/t"],
         "without the endpoint the table is loaded"
     );
-}
-
-#[derive(Default)]
-struct Seen(Mutex<Vec<String>>);
-
-impl RequestObserver for Seen {
-    fn observe(&self, operation: &'static str, outcome: &'static str, _seconds: f64) {
-        self.0.lock().unwrap().push(format!("{operation} {outcome}"));
-    }
-}
-
-#[tokio::test]
-async fn requests_are_observed() {
-    let replies = vec![Reply::json(200, table_answer()), Reply::status(409), Reply::status(500)];
-    let server = catalog_server(empty_config(), None, replies);
-    let seen = Arc::new(Seen::default());
-    let catalog = RestCatalog::new(config_for(&server.uri(), Auth::None, &[(MAX_RETRIES, "0")])).unwrap();
-    let catalog = catalog.with_observer(seen.clone());
-    catalog.load_table(&ident()).await.unwrap();
-    let _ = (commit(&catalog).await, commit(&catalog).await, catalog.load_table(&ident()).await);
-    let expected =
-        ["config ok", "load_table ok", "commit_table conflict", "commit_table unknown", "load_table unavailable"];
-    assert_eq!(*seen.0.lock().unwrap(), expected);
 }
 
 #[tokio::test]

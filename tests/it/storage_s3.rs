@@ -9,12 +9,13 @@ use bytes::Bytes;
 use futures::TryStreamExt;
 use iceberg::TableCreation;
 use iceberg::spec::{NestedField, PrimitiveType, Schema, TableMetadataBuilder, Type};
-use icewright::catalog::{LoadedTable, NoObserver, StorageCredential, TableCredentials};
+use icewright::catalog::{LoadedTable, NoObserver, RequestObserver, StorageCredential, TableCredentials};
 use icewright::error::{Error, ErrorKind, Result};
 use icewright::permit::WritePermit;
 use icewright::storage::delete_files::{Proof, delete_files};
 use icewright::storage::{self, CONDITIONAL_WRITES, CredentialSource, ListedFile, StoreRef};
 
+use crate::rest_observed::Seen;
 use crate::support::http_server::{HttpServer, Received, Reply};
 
 fn properties(server: &HttpServer, more: &[(&str, &str)]) -> HashMap<String, String> {
@@ -240,13 +241,15 @@ fn table(server: &HttpServer) -> LoadedTable {
 }
 
 fn lent_store(server: &HttpServer, later: &[&str]) -> (Arc<Lender>, StoreRef) {
+    observed_store(server, later, Arc::new(NoObserver))
+}
+
+fn observed_store(server: &HttpServer, later: &[&str], observer: Arc<dyn RequestObserver>) -> (Arc<Lender>, StoreRef) {
     let credentials = Mutex::new(later.iter().rev().map(|key| credential(key)).collect());
     let lender = Arc::new(Lender { calls: AtomicUsize::new(0), credentials });
     let base = HashMap::from([("s3.region".to_owned(), "us-east-1".to_owned())]);
-    (
-        Arc::clone(&lender),
-        storage::for_table(&base, &table(server), lender, Arc::new(NoObserver), WritePermit::always()).unwrap(),
-    )
+    let store = storage::for_table(&base, &table(server), lender.clone(), observer, WritePermit::always()).unwrap();
+    (lender, store)
 }
 
 #[tokio::test]
@@ -295,4 +298,20 @@ async fn an_upload_outlives_its_keys() {
     assert_eq!(key_of(done.last().unwrap()), "key2");
     let completed = done.last().unwrap().body_text();
     assert_eq!(completed.matches("<PartNumber>").count(), 4, "{completed}");
+}
+
+#[tokio::test]
+async fn requests_that_are_sent_again_are_observed() {
+    let mut asked = HashMap::new();
+    let server = HttpServer::start(move |request| {
+        let times: &mut usize = asked.entry(request.method.clone()).or_default();
+        *times += 1;
+        if *times == 1 { s3_error(503, "SlowDown") } else { body("abc") }
+    });
+    let seen = Arc::new(Seen::default());
+    let (_, store) = observed_store(&server, &[], seen.clone());
+    assert_eq!(store.read("s3://bkt/t/f").await.unwrap().as_ref(), b"abc");
+    assert_eq!(seen.take(), ["read again", "read ok"]);
+    assert_eq!(store.stat("s3://bkt/t/f").await.unwrap().map(|f| f.size), Some(3));
+    assert_eq!(seen.take(), ["stat again", "stat ok"]);
 }

@@ -4,8 +4,10 @@ use std::future::Future;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{DefaultBodyLimit, Path, Query, State as Shared};
+use axum::extract::{DefaultBodyLimit, Path, Query, Request, State as Shared};
+use axum::http::uri::PathAndQuery;
 use axum::http::{StatusCode, Uri, header};
+use axum::middleware::map_request;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -34,7 +36,7 @@ type Answer = Result<Response, Problem>;
 
 /// Builds the routes.
 pub(super) fn router(handle: Handle) -> Router {
-    Router::new()
+    let routes = Router::new()
         .route("/v1/config", get(config))
         .route("/v1/namespaces", get(list_namespaces).post(create_namespace))
         .route("/v1/namespaces/{namespace}", get(load_namespace).head(head_namespace).delete(drop_namespace))
@@ -51,7 +53,25 @@ pub(super) fn router(handle: Handle) -> Router {
         .fallback(|uri: Uri| async move { Problem::no_such_route(uri.path()) })
         .method_not_allowed_fallback(|uri: Uri| async move { Problem::method_not_allowed(uri.path()) })
         .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
-        .with_state(handle)
+        .with_state(handle);
+    // Around the routes, so that they see the path as it was meant.
+    Router::new().fallback_service(routes).layer(map_request(spaces))
+}
+
+/// Java clients encode names in paths as forms are encoded: a space is `+`, and a plus sign is `%2B` to everybody.
+async fn spaces(mut request: Request) -> Request {
+    let uri = request.uri();
+    if uri.path().contains('+') {
+        let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+        let meant = format!("{}{query}", uri.path().replace('+', "%20"));
+        let mut parts = uri.clone().into_parts();
+        // A path stays one when a character becomes an escape.
+        parts.path_and_query = PathAndQuery::try_from(meant).ok();
+        if let Ok(uri) = Uri::from_parts(parts) {
+            *request.uri_mut() = uri;
+        }
+    }
+    request
 }
 
 /// Routes as clients look them up in the configuration.

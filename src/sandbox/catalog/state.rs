@@ -326,10 +326,14 @@ fn release_location(dir: &Path) {
     }
 }
 
-/// Reads the document at a metadata location.
+/// Reads the document at a metadata location. It goes out word for word, so a file that was cut off must show here.
 pub(super) fn read_document(metadata_location: &str) -> Outcome<String> {
     let path = files::local_path(metadata_location)?;
-    files::read_metadata(&path).map_err(|e| Problem::internal(format!("read {metadata_location}"), e))
+    let failed = |e: &dyn std::fmt::Display| Problem::internal(format!("read {metadata_location}"), e);
+    let text = files::read_metadata(&path).map_err(|e| failed(&e))?;
+    serde_json::from_str::<serde::de::IgnoredAny>(&text)
+        .map_err(|e| failed(&format!("it is no JSON document: {e}")))?;
+    Ok(text)
 }
 
 /// The directory of the table whose metadata this is; `None` if that cannot be told.

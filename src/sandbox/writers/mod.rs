@@ -84,9 +84,9 @@ pub fn committed(metadata: &TableMetadata) -> Result<u64> {
     }
 }
 
-/// Makes the tables in the catalog at `base_uri` if they are not there, and writes to each every `interval` until
-/// `shutdown`. A commit that is going on is finished first. Fails if a table refuses what is written to it, or is gone.
-pub async fn run_writers(base_uri: String, interval: Duration, shutdown: CancellationToken) -> Result<()> {
+/// Makes the tables in the catalog at `base_uri` if they are not there, with a commit to each, so that whoever looks at them
+/// finds something. Gives the connection for [`write_until`].
+pub async fn begin(base_uri: String) -> Result<Arc<dyn Catalog>> {
     create_tables(&base_uri).await?;
     let config = RestCatalogConfig {
         name: "sandbox".into(),
@@ -96,10 +96,12 @@ pub async fn run_writers(base_uri: String, interval: Duration, shutdown: Cancell
         auth: Auth::None,
     };
     let catalog: Arc<dyn Catalog> = Arc::new(RestCatalog::connect(config).await?);
-    write_until(catalog, storage::open(&HashMap::new()), interval, shutdown).await
+    write_once(Arc::clone(&catalog), storage::open(&HashMap::new())).await?;
+    Ok(catalog)
 }
 
-/// Writes to both tables, which are there, every `interval` until `shutdown`.
+/// Writes to both tables, which are there, every `interval` until `shutdown`. A commit that is going on is finished first.
+/// Fails if a table refuses what is written to it, or is gone.
 pub async fn write_until(
     catalog: Arc<dyn Catalog>,
     store: StoreRef,
@@ -124,7 +126,7 @@ pub async fn write_until(
     result
 }
 
-/// Makes one commit to each table, for tests that decide when.
+/// Makes one commit to each table, which is there.
 pub async fn write_once(catalog: Arc<dyn Catalog>, store: StoreRef) -> Result<()> {
     for workload in &WORKLOADS {
         Writer::new(workload, Arc::clone(&catalog), Arc::clone(&store), SystemClock::shared())?.write_next().await?;

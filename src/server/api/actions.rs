@@ -40,10 +40,18 @@ pub(super) struct Paused {
 }
 
 /// Which log lines are written.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct LogFilter {
-    /// A level, or targets with levels, such as `info,icewright::commit=debug`.
+    /// A level, or targets with levels.
+    filter: String,
+}
+
+/// Which log lines shall be written.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LogFilterRequest {
+    /// A level, or targets with levels, such as `info,icewright::commit=debug`. Targets may be described in more detail than
+    /// this pattern tells, as `tracing_subscriber` documents it.
     #[schema(
         pattern = "^(off|error|warn|info|debug|trace)(,[a-z_]{1,20}(::[a-z_]{1,20}){0,4}=(off|error|warn|info|debug|trace)){0,8}$"
     )]
@@ -176,14 +184,17 @@ pub(super) async fn log_filter(State(state): State<ServerState>) -> Json<LogFilt
 
 /// Changes which log lines are written, from now on until a restart.
 #[utoipa::path(
-    put, path = "/api/v1/log-filter", tag = "act", security(("admin-token" = [])), request_body = LogFilter,
-    responses((status = 200, body = LogFilter), Admin, Body<LogFilter>)
+    put, path = "/api/v1/log-filter", tag = "act", security(("admin-token" = [])), request_body = LogFilterRequest,
+    responses((status = 200, body = LogFilter), Admin, Body<LogFilterRequest>)
 )]
 pub(super) async fn set_log_filter(
     _: Admin,
     State(state): State<ServerState>,
-    Body(LogFilter { filter }): Body<LogFilter>,
+    Body(LogFilterRequest { filter }): Body<LogFilterRequest>,
 ) -> Result<Json<LogFilter>, Problem> {
+    if filter.trim().is_empty() {
+        return Err(Problem::new(400, "an empty log filter says nothing: `off` writes no lines"));
+    }
     state.log_filter.set(&filter)?;
     tracing::info!(filter, "log filter changed");
     Ok(log_filter(State(state)).await)

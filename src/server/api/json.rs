@@ -69,7 +69,7 @@ impl<T: DeserializeOwned + Send> FromRequestParts<ServerState> for Parameters<T>
     }
 }
 
-/// A body of JSON; none at all counts as `{}`.
+/// A body of JSON; none at all and `null` count as `{}`.
 pub(super) struct Body<T>(pub(super) T);
 
 impl<T: DeserializeOwned> FromRequest<ServerState> for Body<T> {
@@ -86,8 +86,8 @@ impl<T: DeserializeOwned> FromRequest<ServerState> for Body<T> {
         let text: &[u8] = if body.is_empty() { b"{}" } else { &body };
         let malformed = |e| Problem::new(400, format!("malformed body: {e}"));
         // Only an object: a list would do for the reader's structs as well.
-        let fields: Map<String, Value> = serde_json::from_slice(text).map_err(malformed)?;
-        Ok(Self(serde_json::from_value(fields.into()).map_err(malformed)?))
+        let fields: Option<Map<String, Value>> = serde_json::from_slice(text).map_err(malformed)?;
+        Ok(Self(serde_json::from_value(fields.unwrap_or_default().into()).map_err(malformed)?))
     }
 }
 

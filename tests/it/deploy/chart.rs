@@ -6,7 +6,7 @@ use std::time::Duration;
 use icewright::config::Config;
 use serde_json::{Value, json};
 
-use super::{RENDERED, container, helm, judged, of_kind, one, pod, selects, text_of};
+use super::{RENDERED, container, helm, judged, list, of_kind, one, pod, read, root, selects, text_of};
 
 #[test]
 fn every_value_set_gives_the_objects_that_it_is_about() {
@@ -47,6 +47,8 @@ fn every_pod_is_locked_down() {
         assert_eq!(context["runAsNonRoot"], true, "{set}");
         assert_eq!(context["runAsUser"], 65532, "{set}");
         assert_eq!(context["seccompProfile"]["type"], "RuntimeDefault", "{set}");
+        // Variables named after a Service could look like icewright's own.
+        assert_eq!(pod["spec"]["enableServiceLinks"], false, "{set}");
         for forbidden in ["hostNetwork", "hostPID", "hostIPC"] {
             assert_eq!(pod["spec"][forbidden], Value::Null, "{set}");
         }
@@ -162,10 +164,6 @@ fn the_configuration_inside_is_usable_and_its_secrets_are_there() {
         }
     }
     assert!(secrets >= 2, "{secrets}");
-}
-
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// The objects for a configuration, and further arguments of helm.
@@ -297,6 +295,21 @@ fn rules_and_dashboards_come_whole_and_with_the_place_of_their_runbooks() {
     let text = rules[0].to_string();
     assert!(text.contains("https://wiki.example.com/lake/operations.md#icewright"), "{text}");
     assert!(!text.contains("docs.example.com") && text.contains("{{ $labels.job }}"), "{text}");
+
+    let dashboards = of_kind("everything", "ConfigMap").into_iter();
+    let dashboards: Vec<&Value> =
+        dashboards.filter(|map| map["metadata"]["labels"]["grafana_dashboard"] == "1").collect();
+    let files = std::fs::read_dir(root().join("deploy/grafana")).expect("dashboards");
+    let files: Vec<String> = files
+        .filter_map(|file| file.expect("a file").file_name().into_string().ok())
+        .filter(|name| name.ends_with(".json"))
+        .collect();
+    assert_eq!((dashboards.len(), files.len()), (2, 2), "{files:?}");
+    for name in files {
+        let map = dashboards.iter().find(|map| map["data"][&name].is_string()).unwrap_or_else(|| panic!("{name}"));
+        assert_eq!(map["data"][&name], read(&format!("deploy/grafana/{name}")));
+        assert_eq!(map["metadata"]["annotations"]["grafana_folder"], "Lake");
+    }
 }
 
 #[test]
@@ -315,7 +328,15 @@ fn the_notes_name_what_was_installed() {
             vec!["helm test keeper -n lake", "port-forward service/keeper-icewright 9091", "honor_labels: true"],
         ),
         ("cronjob", vec!["helm test keeper -n lake", "create job --from=cronjob/keeper-icewright"]),
-        ("everything", vec!["port-forward service/lake-keeper 9100", "logs deployment/lake-keeper"]),
+        ("digest", vec!["helm test keeper -n lake"]),
+        (
+            "everything",
+            vec![
+                "icewright:0.1.0 names no registry",
+                "port-forward service/lake-keeper 9100",
+                "logs deployment/lake-keeper",
+            ],
+        ),
     ] {
         let values = format!("icewright/ci/{set}-values.yaml");
         let arguments = ["install", "keeper", "icewright", "-n", "lake", "--dry-run=client", "--values", &values];

@@ -3,6 +3,7 @@
 
 mod chart;
 mod image;
+mod pods;
 mod values;
 
 use std::collections::BTreeMap;
@@ -105,6 +106,10 @@ fn container(object: &Value) -> &Value {
     pod(object).and_then(|pod| pod.pointer("/spec/containers/0")).unwrap_or_else(|| panic!("{object} makes no pod"))
 }
 
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
 /// Whether all of `wanted` is among the labels.
 fn selects(wanted: &Value, labels: &Value) -> bool {
     let wanted = wanted.as_object().expect("labels");
@@ -140,4 +145,33 @@ fn kustomize_builds_the_plain_manifests() {
         let text = object.to_string();
         assert!(!text.contains("Helm") && !text.contains("helm.sh"), "{text}");
     }
+}
+
+/// The chart's installations that the documentation shows, on a configuration that reads the secret that they give.
+#[test]
+fn the_helm_commands_in_the_documentation_render() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    std::os::unix::fs::symlink(root().join("deploy"), folder.path().join("deploy")).expect("a link");
+    let mut seen = 0;
+    for page in ["README.md", "docs/deployment.md", "deploy/helm/icewright/README.md"] {
+        for line in
+            read(page).lines().filter(|line| line.starts_with("helm install") || line.starts_with("helm upgrade"))
+        {
+            seen += 1;
+            let credential =
+                if line.contains("secretEnv") { "{ env = 'LAKE_CREDENTIAL' }" } else { "{ file = 'token' }" };
+            let config = format!(
+                "leader-election.enabled = true\n[catalogs.lake]\nuri = 'https://c'\n\
+                 auth = {{ type = 'bearer', token = {credential} }}"
+            );
+            std::fs::write(folder.path().join("icewright.toml"), config).expect("write");
+            // There is no release to take values from.
+            let line = line.replace("helm install", "\"$HELM\" template").replace("helm upgrade", "\"$HELM\" template");
+            let line = line.replace(" --reset-then-reuse-values", "");
+            let mut shell = Command::new("bash");
+            shell.args(["-c", &line]).env("HELM", installed("kube/bin/helm")).current_dir(folder.path());
+            judged(&pass(&mut shell, b""));
+        }
+    }
+    assert!(seen >= 6, "{seen}");
 }

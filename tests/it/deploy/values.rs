@@ -127,6 +127,14 @@ fn values_that_make_no_sense_are_refused_with_a_cure() {
         (Some(lake), "secretEnv.X=y", "at '/secretEnv/X': got string, want object"),
         (Some(lake), "secretEnv.X.secret=y", "at '/secretEnv/X': missing property 'key'"),
         (Some(lake), "config=[", "config is not TOML"),
+        (Some(lake), "config=server = 1", "config: server is no table; `icewright check` tells more"),
+        (Some(lake), "config=server.grace = 30", "config: server.grace = 30 is not understood"),
+        (Some(lake), "config=limits.memory = \"4 apples\"", "config: limits.memory = 4 apples is not understood"),
+        (
+            Some(lake),
+            "config=leader-election.enabled = \"yes\"",
+            "config: leader-election.enabled = yes is not understood",
+        ),
         (
             Some(lake),
             "config=a = { env = \"LAKE\" }",

@@ -161,3 +161,24 @@ async fn acknowledged_commits_survive_kill_9() {
         catalog.stop().await;
     }
 }
+
+#[tokio::test]
+async fn metadata_that_was_cut_off_is_an_error_that_names_the_file() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let catalog = Catalog::start(dir.path()).await;
+    catalog.namespace(&["ns"]).await;
+    catalog.table("ns", "t", json!({})).await;
+    let location = catalog.load("ns", "t").await["metadata-location"].clone();
+    let whole = std::fs::read(path(&location)).expect("the metadata");
+    for length in [0, 1, whole.len() / 2, whole.len() - 1] {
+        std::fs::write(path(&location), &whole[..length]).expect("cut it off");
+        let (status, body) = catalog.get("/v1/namespaces/ns/tables/t").await;
+        let message = body["error"]["message"].as_str().expect("a message");
+        assert_eq!((status, &body["error"]["type"]), (500, &json!("InternalServerError")), "{length} bytes");
+        assert!(message.contains(location.as_str().expect("text")), "{message}");
+        let (status, body) = catalog.commit("t", json!([]), json!([set_property("k", "1")])).await;
+        assert_eq!((status, &body["error"]["code"]), (500, &json!(500)), "{length} bytes");
+    }
+    std::fs::write(path(&location), &whole).expect("make it whole");
+    assert_eq!(catalog.get("/v1/namespaces/ns/tables/t").await.0, 200);
+}

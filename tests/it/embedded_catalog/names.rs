@@ -127,3 +127,25 @@ async fn unknown_routes_and_methods_use_the_error_model() {
     assert!(endpoints.contains(&json!("POST /v1/{prefix}/namespaces/{namespace}/tables/{table}")));
     assert!(!endpoints.iter().any(|e| e.as_str().is_some_and(|e| e.contains("view"))));
 }
+
+#[tokio::test]
+async fn a_plus_sign_in_a_path_or_query_is_a_space_as_java_writes_it() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let catalog = Catalog::start(dir.path()).await;
+    catalog.namespace(&["a b"]).await;
+    catalog.namespace(&["a b", "c+d"]).await;
+    let spaced = catalog.table("a+b", "t u", json!({"which": "space"})).await;
+    let plus = catalog.table("a%20b", "t+u", json!({"which": "plus"})).await;
+    assert_ne!(spaced["location"], plus["location"]);
+    for (path, which) in [("a+b/tables/t+u", "space"), ("a%20b/tables/t%20u", "space"), ("a+b/tables/t%2Bu", "plus")] {
+        let (status, body) = catalog.get(&format!("/v1/namespaces/{path}?snapshots=all")).await;
+        assert_eq!((status, &body["metadata"]["properties"]["which"]), (200, &json!(which)), "{path}");
+    }
+    for parent in ["a+b", "a%20b"] {
+        let (_, body) = catalog.get(&format!("/v1/namespaces?parent={parent}")).await;
+        assert_eq!(body["namespaces"], json!([["a b", "c+d"]]), "{parent}");
+    }
+    assert_eq!(catalog.call("HEAD", "/v1/namespaces/a+b%1Fc%2Bd", None).await.0, 204);
+    assert_eq!(catalog.call("DELETE", "/v1/namespaces/a+b/tables/t+u", None).await.0, 204);
+    assert_eq!(catalog.get("/v1/namespaces/a+b/views").await.0, 404);
+}

@@ -3,6 +3,7 @@
 mod api;
 mod client;
 mod document;
+mod fuzzed;
 mod listing;
 mod scheduled;
 
@@ -117,7 +118,7 @@ async fn metrics_come_in_the_text_format_and_the_server_ends_when_told() {
     assert_eq!(response.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
     let text = response.text().await.expect("a text");
     assert_eq!(text, server.state.metrics.gather().expect("text"));
-    assert!(text.contains("icewright_build_info{"));
+    assert!(text.contains("icewright_build_info{revision="));
     assert_eq!(server.get("/nothing").await.0, 404);
     let address = server.address;
     server.shutdown.cancel();

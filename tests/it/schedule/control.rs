@@ -29,7 +29,7 @@ async fn a_paused_table_begins_nothing_and_others_go_on() {
     until(MINUTE, "compacted", || async { (lake.files("a").await.len(), lake.files("b").await.len()) == (2, 2) }).await;
     daemon.control.pause(Some(&name("a")), "incident 7".into()).await.expect("paused");
     until(HOUR, "b is cleaned", || async { lake.snapshots("b").await == 1 }).await;
-    tokio::time::sleep(12 * HOUR).await;
+    tokio::time::sleep(7 * HOUR).await;
     assert_eq!(lake.snapshots("a").await, 3, "its clean-up waits");
     let error = daemon.control.run_now(&name("a")).await.expect_err("paused");
     assert_eq!(error.kind(), ErrorKind::Conflict);
@@ -58,7 +58,7 @@ async fn a_paused_daemon_ends_what_runs_and_begins_nothing() {
         daemon.runs("a", "rewrite-data-files", "success") + daemon.runs("b", "rewrite-data-files", "success") == 1.0
     })
     .await;
-    tokio::time::sleep(12 * HOUR).await;
+    tokio::time::sleep(7 * HOUR).await;
     assert_eq!(lake.snapshots("a").await + lake.snapshots("b").await, 5);
     let error = daemon.control.run_now(&name("b")).await.expect_err("paused");
     assert_eq!(error.to_string(), "everything is paused (quiet hours): resume it first");

@@ -3,6 +3,7 @@
 mod control;
 mod errors;
 mod fleet;
+mod reload;
 mod rewrite;
 pub(crate) mod scheduler;
 mod shutdown;

@@ -9,11 +9,14 @@ use iceberg::spec::FormatVersion;
 use icewright::catalog::{Catalog, CommitOutcome};
 use icewright::inspect::TableStats;
 use icewright::policy::TableName;
+use icewright::report::Action;
 use icewright::report::board::Board;
 use icewright::report::events::{Collected, Reporter};
+use icewright::report::health::ReasonKind;
 use icewright::report::metrics::Metrics;
 use icewright::schedule::collector::collect_forever;
 use icewright::schedule::control::{Control, control};
+use icewright::schedule::fleet::Fleet;
 use icewright::schedule::run_table::Subject;
 use icewright::schedule::scheduler::Scheduler;
 use icewright::schedule::settings::Settings;
@@ -40,6 +43,10 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     pub(crate) fn start(lake: &Lake, concurrent_tables: usize) -> Self {
+        Self::with_fleet(lake, lake.fleet(POLICY), concurrent_tables)
+    }
+
+    pub(crate) fn with_fleet(lake: &Lake, fleet: Arc<Fleet>, concurrent_tables: usize) -> Self {
         let env = lake.env();
         let metrics = Arc::new(Metrics::new(100));
         let readiness = Arc::new(Readiness::new(["lake".to_owned()]));
@@ -47,7 +54,7 @@ impl Daemon {
         let board = Arc::new(Board::new(lake.clock.now_ms(), env.memory.clone(), env.manifests.clone()));
         let reporter = Arc::new(Reporter::new(metrics.clone(), board.clone(), readiness, liveness, false));
         let (settings, current) = watch::channel(Settings {
-            fleet: lake.fleet(POLICY),
+            fleet,
             concurrent_tables,
             run_timeout: env.run_timeout,
             collect_every: 5 * MINUTE,
@@ -114,12 +121,30 @@ async fn a_table_is_compacted_and_cleaned_after_the_delay_again_and_again() {
     let committed = lake.newest_ms("t").await;
     assert_eq!(lake.snapshots("t").await, 3);
     assert!(lake.has(&litter), "garbage waits for the delay as well");
+    let seconds = |metric: &str| daemon.value(&format!("icewright_table_{metric}_timestamp_seconds"), "table=\"t\"");
+    until(MINUTE, "in the delay", || async { seconds("delay_end") > 0.0 }).await;
+    assert_eq!((seconds("delay_end") * 1000.0).round() as i64, committed + 30 * 60_000);
+    let begun = lake.clock.now_ms();
+    let next = (seconds("next_run") * 1000.0) as i64 - begun;
+    assert!((6 * 3_600_000 - 120_000..=6 * 3_600_000).contains(&next), "{next} ms");
 
     until(HOUR, "expired", || async { lake.snapshots("t").await == 1 }).await;
     let waited = lake.clock.now_ms() - committed;
     assert!((30 * 60_000..31 * 60_000).contains(&waited), "{waited} ms");
     until(MINUTE, "orphan gone", || async { !lake.has(&litter) }).await;
     assert_eq!(lake.rows("t").await, before);
+    until(MINUTE, "counted", || async { daemon.runs("t", "remove-orphan-files", "success") == 1.0 }).await;
+    assert_eq!(seconds("delay_end"), 0.0);
+    for action in Action::ALL {
+        for phase in action.phases() {
+            let labels = format!("action=\"{action}\",phase=\"{phase}\"");
+            assert_eq!(daemon.value("icewright_run_phase_duration_seconds_count", &labels), 1.0, "{labels}");
+        }
+        assert_eq!(daemon.value("icewright_table_refused", &format!("action=\"{action}\"")), 0.0);
+    }
+    let stored = lake.store.paths().iter().filter(|path| path.contains("/db/t/")).count();
+    assert_eq!(daemon.value("icewright_table_stored_files", "table=\"t\""), stored as f64);
+    assert_eq!(daemon.value("icewright_catalog_up", "catalog=\"lake\""), 1.0);
 
     // News; the next run starts six hours after the first.
     lake.append("t", 0..2).await;
@@ -227,12 +252,20 @@ async fn a_table_with_invalid_metadata_is_left_alone_until_that_changes() {
     until(MINUTE, "quarantined", || async { daemon.runs("bad", "rewrite-data-files", "failed") == 1.0 }).await;
     tokio::time::sleep(3 * HOUR).await;
     assert_eq!((daemon.runs("bad", "rewrite-data-files", "failed"), quarantined()), (1.0, 1.0));
+    let unhealthy =
+        |reason: &str| daemon.value("icewright_table_unhealthy", &format!("reason=\"{reason}\",table=\"bad\""));
+    for reason in ["quarantined", "failing", "unreadable"] {
+        assert_eq!(unhealthy(reason), 1.0, "{reason}");
+    }
     assert!(lake.has(&litter));
 
     lake.store.put(&list, content);
     lake.append("bad", 0..1).await;
     until(2 * HOUR, "compacted", || async { lake.files("bad").await.len() == 2 }).await;
     until(MINUTE, "released", || async { quarantined() == 0.0 }).await;
+    until(6 * MINUTE, "healthy", || async { ReasonKind::ALL.iter().all(|kind| unhealthy(kind.as_str()) == 0.0) }).await;
+    let healthy_ms = daemon.value("icewright_table_last_healthy_timestamp_seconds", "table=\"bad\"") * 1000.0;
+    assert!(lake.clock.now_ms() as f64 - healthy_ms < 15_000.0, "{healthy_ms}");
     daemon.stop().await;
 }
 
@@ -249,6 +282,8 @@ async fn a_table_that_cannot_be_compacted_is_still_cleaned() {
     until(MINUTE, "counted", || async { daemon.runs("t", "remove-orphan-files", "success") >= 1.0 }).await;
     assert!(daemon.runs("t", "rewrite-data-files", "skipped") >= 1.0);
     assert_eq!(daemon.runs("t", "rewrite-data-files", "failed"), 0.0);
+    let refused = |action: &str| daemon.value("icewright_table_refused", &format!("action=\"{action}\""));
+    assert_eq!((refused("rewrite-data-files"), refused("expire-snapshots")), (1.0, 0.0));
     assert_eq!(daemon.value("icewright_table_consecutive_failures", "table=\"t\""), 0.0);
     daemon.stop().await;
 }

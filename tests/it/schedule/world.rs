@@ -14,6 +14,7 @@ use icewright::config::Config;
 use icewright::error::Result;
 use icewright::inspect::{ManifestCache, inspect_table};
 use icewright::meta::{Additions, SnapshotIdentity, prepare_additions};
+use icewright::policy::PolicySet;
 use icewright::report::run_report::RewriteReport;
 use icewright::rewrite::{MemoryBudget, Progress};
 use icewright::run_id::RunId;
@@ -75,6 +76,14 @@ impl OpenStore for OneStore {
     async fn open(&self, _: &Arc<dyn Catalog>, _: &TableIdent, _: &LoadedTable) -> Result<StoreRef> {
         Ok(self.0.clone())
     }
+}
+
+/// One policy for the tables that these patterns match.
+pub(crate) fn policies(tables: &[&str], policy: &str) -> PolicySet {
+    let catalog = |name| format!("[catalogs.{name}]\nuri = \"http://localhost:1\"\nauth = {{ type = \"none\" }}\n");
+    let (lake, pond) = (catalog("lake"), catalog("pond"));
+    let text = format!("{lake}{pond}[[policies]]\nname = \"all\"\ntables = {tables:?}\n{policy}");
+    Config::parse("test.toml", &text).unwrap_or_else(|problems| panic!("{problems}")).config.policies
 }
 
 /// Catalog `lake` with namespace `db`.
@@ -241,12 +250,13 @@ impl Lake {
 
     /// All tables of `db` under one policy.
     pub(crate) fn fleet(&self, policy: &str) -> Arc<Fleet> {
-        let catalog = "[catalogs.lake]\nuri = \"http://localhost:1\"\nauth = { type = \"none\" }\n";
-        let text = format!("{catalog}[[policies]]\nname = \"all\"\ntables = [\"lake.db.*\"]\n{policy}");
-        let config = Config::parse("test.toml", &text).unwrap_or_else(|problems| panic!("{problems}")).config;
+        Arc::new(Fleet::new([("lake".to_owned(), self.member())].into(), policies(&["lake.db.*"], policy)))
+    }
+
+    /// A client of the catalog; each counts as another one.
+    pub(crate) fn member(&self) -> Member {
         let stores = Arc::new(OneStore(Arc::new(self.faulty.clone())));
-        let member = Member { catalog: Arc::new(self.catalog.clone()), stores };
-        Arc::new(Fleet::new([("lake".to_owned(), member)].into(), config.policies))
+        Member { catalog: Arc::new(self.catalog.clone()), stores }
     }
 
     /// Compacts once.
