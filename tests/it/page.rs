@@ -55,8 +55,16 @@ fn it_copes_with_thousands_of_tables_odd_names_refusals_and_a_daemon_that_goes_a
 #[test]
 fn it_is_small_needs_nobody_else_and_takes_data_for_text() {
     // Whatever turns text into markup or code, and what the content security policy forbids.
-    let forbidden =
-        ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "style=", "cssText"];
+    let forbidden = [
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "new Function",
+        "style=",
+        "cssText",
+    ];
     let mut bytes = 0;
     for path in files() {
         let text = std::fs::read_to_string(&path).expect("text");
