@@ -7,7 +7,7 @@ import { progressBar } from "./progress.js";
 import { badge, isRunning } from "./words.js";
 
 /** Rows made at once: what nobody has scrolled to costs nothing. */
-const PAGE = 150;
+const PAGE = 80;
 const FAILURES_SHOWN = 4;
 
 /** The view. `remember(hash)` keeps its state in the address. */
