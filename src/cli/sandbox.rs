@@ -1,6 +1,5 @@
 //! `icewright sandbox`: everything in one process, for a first look.
 
-use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -18,7 +17,6 @@ use crate::error::{Error, Result};
 use crate::policy::human_duration;
 use crate::sandbox::catalog::CatalogServer;
 use crate::sandbox::writers;
-use crate::storage;
 use crate::telemetry::FilterHandle;
 
 /// Time between commits of each writer.
@@ -97,9 +95,8 @@ pub(super) async fn sandbox(
     let catalog_stop = CancellationToken::new();
     let serving = tokio::spawn(catalog.serve(catalog_listener, catalog_stop.clone()));
     // The daemon looks as soon as it starts, so there must be something to see.
-    let lake = writers::begin(format!("http://{catalog_address}")).await?;
-    let store = storage::open(&HashMap::new());
-    let writers = tokio::spawn(writers::write_until(lake, store, COMMIT_INTERVAL, cancel.clone()));
+    let writers = writers::begin(format!("http://{catalog_address}")).await?;
+    let writers = tokio::spawn(writers.run(COMMIT_INTERVAL, cancel.clone()));
     let daemon = daemon::run(&loaded, listener, daemon::Echo::Lines, log_filter, cancel.clone());
     tokio::pin!(daemon, writers);
     let timed = async {

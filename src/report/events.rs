@@ -2,7 +2,7 @@
 //! shows and, in the sandbox, its line on the terminal.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -55,6 +55,8 @@ pub struct Reporter {
     tables: Mutex<BTreeMap<TableName, Vital>>,
     /// When health was judged last, milliseconds since the epoch.
     judged_ms: AtomicI64,
+    /// The whole daemon is paused.
+    paused: AtomicBool,
 }
 
 impl Reporter {
@@ -67,7 +69,8 @@ impl Reporter {
         echo: bool,
     ) -> Self {
         let judged_ms = AtomicI64::new(i64::MIN);
-        Self { metrics, board, readiness, liveness, echo, tables: Mutex::default(), judged_ms }
+        let (tables, paused) = (Mutex::default(), AtomicBool::new(false));
+        Self { metrics, board, readiness, liveness, echo, tables, judged_ms, paused }
     }
 
     /// The tables that were found and are not gone.
@@ -89,8 +92,9 @@ impl Reporter {
     }
 
     fn judge_all(&self, now_ms: i64) {
+        let paused = self.paused.load(Ordering::Relaxed);
         for (name, vital) in self.lock().iter_mut() {
-            let reasons = vital.judge(now_ms);
+            let reasons = vital.judge(now_ms, paused);
             let kinds: Vec<_> = reasons.iter().map(|reason| reason.kind).collect();
             self.metrics.set_health(name, &kinds, vital.last_healthy_ms);
             self.board.judged(name, Health::of(&vital.view(), &reasons), reasons);
@@ -116,6 +120,7 @@ impl Reporter {
     pub fn config_reloaded(&self, loaded: &Loaded, rebuilt: &[String], now_ms: i64) {
         self.metrics.record_config_reload(now_ms, Some(loaded.warnings.len()));
         self.board.config_loaded(now_ms, loaded);
+        self.readiness.only_catalogs(|name| loaded.config.catalogs.contains_key(name));
         for warning in &loaded.warnings {
             tracing::warn!(problem = %warning, "odd in the configuration");
         }
@@ -135,7 +140,6 @@ impl Reporter {
     /// A catalog is not configured any more.
     pub fn catalog_gone(&self, catalog: &str) {
         tracing::info!(catalog, "no longer configured");
-        self.readiness.catalog_gone(catalog);
         self.metrics.forget_catalog(catalog);
     }
 
@@ -261,6 +265,7 @@ impl Reporter {
         tracing::info!(table = %name, reason = pause.reason, "paused: no step begins until it is resumed");
         self.metrics.set_table_paused(name, true);
         self.board.paused(Some(name), Some(pause.into()));
+        self.note(name, |vital| vital.paused = true);
     }
 
     /// An operator let the table go on.
@@ -268,6 +273,7 @@ impl Reporter {
         tracing::info!(table = %name, "resumed");
         self.metrics.set_table_paused(name, false);
         self.board.paused(Some(name), None);
+        self.note(name, |vital| vital.paused = false);
     }
 
     /// An operator stopped everything; what runs comes to its end.
@@ -275,6 +281,7 @@ impl Reporter {
         tracing::info!(reason = pause.reason, "paused: no step of any table begins until it is resumed");
         self.metrics.set_paused(true);
         self.board.paused(None, Some(pause.into()));
+        self.paused.store(true, Ordering::Relaxed);
     }
 
     /// An operator let everything go on.
@@ -282,6 +289,7 @@ impl Reporter {
         tracing::info!("resumed");
         self.metrics.set_paused(false);
         self.board.paused(None, None);
+        self.paused.store(false, Ordering::Relaxed);
     }
 
     /// An operator wants a table compacted now.

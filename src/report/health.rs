@@ -79,8 +79,8 @@ pub struct HealthView<'a> {
     pub last_failure: Option<&'a str>,
     /// Left alone until its metadata changes.
     pub quarantined: bool,
-    /// Since when the step that the table waits for has been due, milliseconds since the epoch; failed attempts in between
-    /// do not count. May lie ahead. `None` while a step runs and while the table is paused.
+    /// Since when the step that the table waits for has been due, milliseconds since the epoch, whatever attempts have failed
+    /// since; time in which the table was paused is left out. May lie ahead. `None` while a step runs.
     pub due_since_ms: Option<i64>,
     /// The schedule's period; `None` while it is not known.
     pub period: Option<Duration>,

@@ -225,13 +225,16 @@ pub async fn clean_up_step(
     let mut report = CleanUpReport::default();
     let begin = env.clock.now_ms();
     started(Action::ExpireSnapshots);
-    let neighbours = fleet.neighbours(name).await;
+    let policy = &subject.resolved.policy;
+    // Finding them lists the whole catalog.
+    let wanted = policy.expire_snapshots.enabled || policy.remove_orphan_files.enabled;
+    let neighbours = if wanted { fleet.neighbours(name).await } else { Ok(Vec::new()) };
     expire(env, subject, run, neighbours.as_deref().ok(), &mut report).await;
     let expired = env.clock.now_ms();
     started(Action::RemoveOrphanFiles);
     if report.is_unsettled() {
         report.skipped.insert(ORPHANS, "a commit's outcome is not known yet".into());
-    } else if !subject.resolved.policy.remove_orphan_files.enabled {
+    } else if !policy.remove_orphan_files.enabled {
         report.skipped.insert(ORPHANS, DISABLED.into());
     } else {
         // Deleting may stop between any two files; what is left is found again.
@@ -247,7 +250,7 @@ pub async fn clean_up_step(
     }
     let now = env.clock.now_ms();
     (report.expire_duration, report.orphan_duration) = (between(begin, expired), between(expired, now));
-    let other = due::after_clean_up(run.since_ms, &subject.resolved.policy, now)?;
+    let other = due::after_clean_up(run.since_ms, policy, now)?;
     Ok(StepDone { report: StepReport::CleanUp(Box::new(report)), other })
 }
 

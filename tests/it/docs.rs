@@ -12,6 +12,7 @@ const PAGES: [&str; 7] = [
     "docs/api.md",
     "docs/configuration.md",
     "docs/deployment.md",
+    "docs/json.md",
     "docs/metrics.md",
     "docs/operations.md",
     "deploy/helm/icewright/README.md",

@@ -76,7 +76,11 @@ impl TableState {
         self.snapshots = Packed::new(&snapshots(look.loaded));
         self.sizes = Some(SizesView::of(&look));
         self.stats = Some((at_ms, look.stats.clone()));
-        push(&mut self.samples, Sample::of(look.stats, at_ms), SAMPLES_MAX);
+        self.sample(look.stats, at_ms);
+    }
+
+    pub(super) fn sample(&mut self, stats: &TableStats, at_ms: i64) {
+        push(&mut self.samples, Sample::of(stats, at_ms), SAMPLES_MAX);
     }
 
     /// Takes in an action that ended; its report goes with it.

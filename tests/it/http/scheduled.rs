@@ -3,6 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
+use icewright::error::{Error, Result};
+use icewright::policy::TableName;
+use icewright::schedule::control::Control;
+use icewright::server::Operate;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::client::{Api, Orders, TOKEN};
@@ -13,6 +19,28 @@ const TABLE: &str = "/api/v1/tables/lake.db.t";
 
 fn api(daemon: &Daemon, lake: &Lake) -> Api {
     Api::new(daemon.board.clone(), lake.clock.clone(), Arc::<Orders>::default(), Some(TOKEN))
+}
+
+/// Hands orders on to the scheduler.
+struct Handing(Control);
+
+#[async_trait]
+impl Operate for Handing {
+    async fn run_now(&self, table: &TableName) -> Result<()> {
+        self.0.run_now(table).await
+    }
+
+    async fn pause(&self, table: Option<&TableName>, reason: String) -> Result<()> {
+        self.0.pause(table, reason).await
+    }
+
+    async fn resume(&self, table: Option<&TableName>) -> Result<()> {
+        self.0.resume(table).await
+    }
+
+    async fn plan(&self, table: &TableName) -> Result<Box<RawValue>> {
+        Err(Error::internal(format!("no plan of {table} was expected")))
+    }
 }
 
 /// The run entry of an action among the view's runs.
@@ -74,8 +102,9 @@ async fn a_table_is_shown_from_its_first_look_to_the_end_of_its_run() {
         let settings = view["policy"].as_array().expect("a list");
         settings.iter().find(|s| s["key"] == key).unwrap_or_else(|| panic!("{key}")).clone()
     };
-    let said = |line: u32| format!("policy \"all\" line {line}");
-    assert_eq!(setting("every"), json!({"key": "every", "value": "\"6h\"", "origin": said(9)}));
+    let every = setting("every");
+    assert_eq!(every["value"], "\"6h\"");
+    assert!(every["origin"].as_str().is_some_and(|origin| origin.starts_with("policy \"all\" line ")), "{every}");
     assert_eq!(setting("delay")["value"], "\"3x\"");
     assert_eq!(
         setting("rewrite-data-files.min-input-files"),
@@ -157,5 +186,40 @@ async fn a_failing_table_says_why() {
     assert!(failed["reason"].as_str().is_some_and(|reason| reason.contains(&list)), "{failed}");
     let listed = api.view("/api/v1/tables?health=unhealthy").await;
     assert_eq!(listed["tables"][0]["table"], "lake.db.t");
+    daemon.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn orders_take_effect_and_show() {
+    let lake = Lake::new();
+    grown(&lake, "t").await;
+    let daemon = Daemon::start(&lake, 1);
+    let operate = Arc::new(Handing(daemon.control.clone()));
+    let api = Api::new(daemon.board.clone(), lake.clock.clone(), operate, Some(TOKEN));
+    until(HOUR * 8, "cleaned", || async {
+        api.get(TABLE).await.json()["runs"].as_array().is_some_and(|r| r.len() == 3)
+    })
+    .await;
+    let due_ms = api.view(TABLE).await["next-step"]["at-ms"].as_i64().expect("a time");
+    assert!(due_ms > lake.clock.now_ms() + 3_600_000, "not for hours");
+
+    let paused = api.post(&format!("{TABLE}/pause"), Some(json!({"reason": "migration"}))).await;
+    assert_eq!(paused.json()["paused"]["reason"], "migration");
+    assert_eq!(api.view(TABLE).await["paused"], paused.json()["paused"]);
+    let refused = api.post(&format!("{TABLE}/run"), None).await;
+    assert_eq!(refused.status, 409, "{}", refused.text);
+    assert_eq!(api.post(&format!("{TABLE}/resume"), None).await.json(), json!({"paused": null}));
+
+    assert_eq!(api.post("/api/v1/pause", None).await.json()["paused"]["reason"], "");
+    assert!(api.view("/api/v1/status").await["paused"]["since-ms"].as_i64() > Some(0));
+    assert_eq!(api.view(TABLE).await["paused"], Value::Null, "the table itself is not");
+    assert_eq!(api.post("/api/v1/resume", None).await.json(), json!({"paused": null}));
+
+    lake.append("t", 0..2).await;
+    assert_eq!(api.post(&format!("{TABLE}/run"), None).await.status, 202);
+    until(MINUTE, "compacted", || async { api.view(TABLE).await["runs"].as_array().is_some_and(|r| r.len() == 4) })
+        .await;
+    assert_eq!(run(&api.view(TABLE).await, "rewrite-data-files")["outcome"], "success");
+    assert!(lake.clock.now_ms() < due_ms, "long before its time");
     daemon.stop().await;
 }
