@@ -25,7 +25,7 @@ pub const SMALL_FILES: u64 = 10_000;
 pub const DELETE_FILES: u64 = 100;
 
 /// A kind of trouble.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReasonKind {
     /// Steps fail.
@@ -61,7 +61,7 @@ impl ReasonKind {
 }
 
 /// Why a table is unhealthy.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct Reason {
     /// Which kind of trouble.
     #[serde(rename = "reason")]
@@ -91,7 +91,7 @@ pub struct HealthView<'a> {
 }
 
 /// The judgement in one word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Health {
     /// There is no reason against it.

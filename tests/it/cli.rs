@@ -73,10 +73,10 @@ fn plan_once_and_inspect_tell_machines_and_people() {
         "delay-s",
         "expire-snapshots",
         "next-step",
-        "origins",
         "policies",
         "remove-orphan-files",
         "rewrite-data-files",
+        "settings",
         "table",
     ];
     for plan in &plans {

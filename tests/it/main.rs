@@ -18,6 +18,7 @@ mod leader;
 mod metrics_page;
 mod observability;
 mod once;
+mod page;
 mod plan_changes;
 mod plan_layouts;
 mod plan_properties;

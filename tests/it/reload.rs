@@ -10,9 +10,12 @@ use icewright::catalog::{Catalog, LoadedTable};
 use icewright::clock::SystemClock;
 use icewright::config::Config;
 use icewright::error::{Error, Result};
+use icewright::inspect::ManifestCache;
 use icewright::reload::{BuildMember, Reloader};
+use icewright::report::board::Board;
 use icewright::report::events::Reporter;
 use icewright::report::metrics::Metrics;
+use icewright::rewrite::MemoryBudget;
 use icewright::schedule::fleet::{Fleet, Member, OpenStore};
 use icewright::schedule::settings::Settings;
 use icewright::server::{Liveness, Readiness};
@@ -90,7 +93,8 @@ impl Bench {
         let metrics = Arc::new(Metrics::new(10));
         let readiness = Arc::new(Readiness::new(loaded.config.catalogs.keys().cloned()));
         let liveness = Arc::new(Liveness::new(0, Duration::from_secs(60)));
-        let reporter = Arc::new(Reporter::new(metrics.clone(), readiness, liveness, false));
+        let board = Arc::new(Board::new(0, Arc::new(MemoryBudget::new(0)), Arc::new(ManifestCache::new(0))));
+        let reporter = Arc::new(Reporter::new(metrics.clone(), board, readiness, liveness, false));
         let builds = Arc::new(AtomicUsize::new(0));
         let build: BuildMember = {
             let builds = builds.clone();
