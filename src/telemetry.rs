@@ -126,7 +126,7 @@ fn parse_filter(text: &str) -> Result<EnvFilter> {
     let bad = |why: String| Error::new(ErrorKind::Config, format!("\"{text}\" is no log filter: {why}; {FILTER_FORM}"));
     let directives: Vec<&str> = text.split(',').map(str::trim).collect();
     // The library would take a misspelt level for a target that is to be logged in full.
-    let is_level = |directive: &str| directive.parse::<LevelFilter>().is_ok();
+    let is_level = |directive: &str| !directive.is_empty() && directive.parse::<LevelFilter>().is_ok();
     if let Some(wrong) = directives.iter().find(|d| !d.contains('=') && !is_level(d)) {
         return Err(bad(format!("\"{wrong}\" is no level")));
     }
