@@ -39,6 +39,7 @@ use crate::rewrite::Progress;
 use crate::schedule::due::Step;
 use crate::schedule::env::Env;
 use crate::schedule::fleet::Fleet;
+use crate::schedule::rewrite_data_files::Watcher;
 use crate::schedule::run_table::{Run, StepReport, Subject, clean_up_step, rewrite_step};
 use crate::telemetry;
 
@@ -156,7 +157,8 @@ impl Pass {
         }
         let progress = Arc::new(Progress::default());
         let shown = self.board.rewriting(&report.table, progress.clone());
-        let rewritten = rewrite_step(env, &subject, run, progress).await;
+        let watcher = Watcher { progress, planned: &|_| {} };
+        let rewritten = rewrite_step(env, &subject, run, &watcher).await;
         drop(shown);
         let (unsettled, committed) = match &rewritten.report {
             StepReport::RewriteDataFiles(r) => (r.unsettled_commits > 0, r.last_commit_ms.is_some()),

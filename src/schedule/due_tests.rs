@@ -229,3 +229,23 @@ fn what_the_policy_disables_is_not_announced() {
         assert_eq!(describe(&next(step, at_ms), &policy, 0), text);
     }
 }
+
+#[test]
+fn a_new_policy_moves_what_is_to_come_and_nothing_that_is_due() {
+    let wait = |step, at_ms| NextStep { step, at_ms, why: "before" };
+    let policy = every(120);
+    let after = |waiting: &NextStep, failing, committed| {
+        let next = after_change(waiting, failing, NOW - HOUR, committed, &policy, DELAY, NOW).expect("a valid policy");
+        (next.step, next.at_ms - NOW)
+    };
+    let (rewrite, clean_up) = (wait(Step::RewriteDataFiles, NOW + 5 * HOUR), wait(Step::CleanUp, NOW + 5 * HOUR));
+    assert_eq!(after(&rewrite, false, None), (Step::RewriteDataFiles, HOUR), "two hours after the last run's start");
+    assert_eq!(after(&clean_up, false, Some(NOW - 10 * MINUTE)), (Step::CleanUp, 20 * MINUTE), "the new delay");
+    assert_eq!(after(&clean_up, false, Some(NOW - HOUR)), (Step::CleanUp, 0), "the new delay is over");
+    for waiting in [rewrite, clean_up] {
+        assert_eq!(after(&waiting, true, Some(NOW)), (waiting.step, 5 * HOUR), "a back-off goes on");
+    }
+    for step in [Step::RewriteDataFiles, Step::CleanUp] {
+        assert_eq!(after(&wait(step, NOW), false, Some(NOW)), (step, 0), "due already");
+    }
+}

@@ -20,7 +20,7 @@ use crate::plan::{FileGroup, RewritePlan, changed_since_last_rewrite, check_rewr
 use crate::policy::{PartitionSelection, TablePolicy};
 use crate::report::Outcome;
 use crate::report::run_report::{RewriteReport, outcome_of};
-use crate::rewrite::{Progress, RewriteContext, RewriteResult, rewrite_file_group};
+use crate::rewrite::{Phase, Progress, RewriteContext, RewriteResult, rewrite_file_group};
 use crate::run_id::{RunId, SUMMARY_PLANNED_SNAPSHOT, SUMMARY_RUN_COMPLETE};
 use crate::schedule::env::Env;
 use crate::storage::delete_files::{Proof, delete_files};
@@ -30,10 +30,18 @@ use crate::telemetry::{self, phase_span};
 /// Manifests read at the same time while inspecting one table.
 pub(crate) const INSPECT_CONCURRENCY: usize = 16;
 
-const INSPECT: &str = "inspect";
-const PLAN: &str = "plan";
-const REWRITE: &str = "rewrite";
-const COMMIT: &str = "commit";
+const INSPECT: &str = Phase::Inspect.as_str();
+const PLAN: &str = Phase::Plan.as_str();
+const REWRITE: &str = Phase::Rewrite.as_str();
+const COMMIT: &str = Phase::Commit.as_str();
+
+/// Who watches a compaction.
+pub struct Watcher<'a> {
+    /// Told how far it has come.
+    pub progress: Arc<Progress>,
+    /// Told what is going to be done.
+    pub planned: &'a (dyn Fn(&RewritePlan) + Sync),
+}
 
 /// Plans a compaction of the table as it is now; `Err(reason)` in the inner result when there is nothing to plan.
 pub async fn plan(
@@ -42,7 +50,7 @@ pub async fn plan(
     policy: &TablePolicy,
     commit_interval: Duration,
 ) -> Result<std::result::Result<RewritePlan, String>> {
-    plan_timed(env, table, policy, commit_interval, &mut Stopwatch::start()).await
+    plan_timed(env, table, policy, commit_interval, &Progress::default(), &mut Stopwatch::start()).await
 }
 
 async fn plan_timed(
@@ -50,6 +58,7 @@ async fn plan_timed(
     table: &TableHandle,
     policy: &TablePolicy,
     commit_interval: Duration,
+    progress: &Progress,
     stopwatch: &mut Stopwatch,
 ) -> Result<std::result::Result<RewritePlan, String>> {
     if !policy.rewrite_data_files.enabled {
@@ -68,6 +77,7 @@ async fn plan_timed(
     let state = inspect_table(table, &env.manifests, INSPECT_CONCURRENCY).instrument(phase_span!("inspect")).await;
     stopwatch.end(INSPECT);
     let state = state?;
+    progress.enter(Phase::Plan);
     let plan = phase_span!("plan").in_scope(|| {
         let plan = plan_rewrite_data_files(&state, policy, commit_interval, env.clock.now_ms())?;
         check_rewrite_plan(&plan, &state, &policy.rewrite_data_files).map(|()| plan)
@@ -83,7 +93,7 @@ pub async fn rewrite_data_files(
     policy: &TablePolicy,
     commit_interval: Duration,
     run_id: RunId,
-    progress: Arc<Progress>,
+    watcher: &Watcher<'_>,
 ) -> RewriteReport {
     let started = env.clock.now_ms();
     let mut stopwatch = Stopwatch::start();
@@ -91,15 +101,19 @@ pub async fn rewrite_data_files(
         biased;
         // Planning only reads, so it may end anywhere.
         () = env.cancel.cancelled() => Err(Error::new(ErrorKind::Cancelled, "stopped while planning")),
-        planned = plan_timed(env, table, policy, commit_interval, &mut stopwatch) => planned,
+        planned = plan_timed(env, table, policy, commit_interval, &watcher.progress, &mut stopwatch) => planned,
     };
+    if let Ok(Ok(plan)) = &planned {
+        (watcher.planned)(plan);
+        watcher.progress.planned(&plan.groups);
+    }
     let mut report = match planned {
         Err(error) => RewriteReport::failed(&error),
         Ok(Err(reason)) => RewriteReport::skipped(reason),
         Ok(Ok(plan)) => match plan.snapshot.as_deref() {
             Some(snapshot) if !plan.groups.is_empty() => {
                 let start = StartSnapshot::of(&table.loaded, snapshot);
-                let run = Rewriting::new(env, table, policy, run_id, start, &plan, progress);
+                let run = Rewriting::new(env, table, policy, run_id, start, &plan, watcher.progress.clone());
                 let mut run = Rewriting { stopwatch, ..run };
                 run.execute(plan.groups).await;
                 run.stopwatch.end(REWRITE);
@@ -202,6 +216,7 @@ impl<'a> Rewriting<'a> {
             threads: self.env.threads.div_ceil(concurrency.min(groups.len()).max(1)),
             progress: self.progress.clone(),
         });
+        self.progress.enter(Phase::Rewrite);
         let mut waiting = groups.into_iter();
         let mut running = JoinSet::new();
         loop {
@@ -213,6 +228,7 @@ impl<'a> Rewriting<'a> {
             }
             let Some(joined) = running.join_next().await else { break };
             let result = joined.unwrap_or_else(|e| Err(Error::internal(format!("file group panicked: {e}"))));
+            self.progress.finish_group();
             self.finish_group(result).await;
         }
         self.report.abandoned_groups += waiting.len();
@@ -276,8 +292,10 @@ impl<'a> Rewriting<'a> {
             (SUMMARY_PLANNED_SNAPSHOT, start.snapshot_id.to_string()),
         ];
         self.stopwatch.end(REWRITE);
+        self.progress.enter(Phase::Commit);
         let committing = commit_rewrite(&self.table, &start, &batch, &context, self.env.clock.as_ref());
         let result = committing.instrument(phase_span!("commit")).await;
+        self.progress.enter(Phase::Rewrite);
         self.stopwatch.end(COMMIT);
         match result {
             CommitResult::Committed(done) => {

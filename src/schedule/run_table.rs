@@ -1,7 +1,6 @@
 //! The story of one run of one table, a step at a time. Steps never overlap for a table; the wait between them belongs to the caller.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -18,12 +17,11 @@ use crate::plan::expire_snapshots::plan_expire_snapshots;
 use crate::policy::{ResolvedPolicy, TableName, commit_interval};
 use crate::report::run_report::{RewriteReport, outcome_of};
 use crate::report::{Action, Outcome};
-use crate::rewrite::Progress;
 use crate::run_id::RunId;
 use crate::schedule::due::{self, Ended, NextStep, Standing, Step};
 use crate::schedule::env::Env;
 use crate::schedule::fleet::{Fleet, Others};
-use crate::schedule::rewrite_data_files::rewrite_data_files;
+use crate::schedule::rewrite_data_files::{Watcher, rewrite_data_files};
 use crate::table::TableHandle;
 use crate::table::history::last_own_run;
 use crate::telemetry;
@@ -192,13 +190,13 @@ impl Subject {
 ///
 /// The run stops when nine tenths of the run timeout are over. The rest is left to the last commit: after the timeout any
 /// file of the run that is in no snapshot counts as garbage.
-pub async fn rewrite_step(env: &Env, subject: &Subject, run: Run, progress: Arc<Progress>) -> StepDone {
+pub async fn rewrite_step(env: &Env, subject: &Subject, run: Run, watcher: &Watcher<'_>) -> StepDone {
     let _active = env.active.enter(run.run_id);
     let limited = Env { cancel: env.cancel.child_token(), ..env.clone() };
     let spent = between(run.run_id.started_ms(), env.clock.now_ms());
     let left = (env.run_timeout / 10 * 9).saturating_sub(spent);
     let policy = &subject.resolved.policy;
-    let rewriting = rewrite_data_files(&limited, &subject.table, policy, subject.commit_interval, run.run_id, progress);
+    let rewriting = rewrite_data_files(&limited, &subject.table, policy, subject.commit_interval, run.run_id, watcher);
     let span = telemetry::action_span(Action::RewriteDataFiles.as_str());
     let mut rewriting = rewriting.instrument(span.clone()).boxed();
     let report = tokio::select! {
@@ -248,7 +246,10 @@ pub async fn clean_up_step(
     let mut report = CleanUpReport::default();
     let begin = env.clock.now_ms();
     started(Action::ExpireSnapshots);
-    let neighbours = fleet.neighbours(name).await;
+    let policy = &subject.resolved.policy;
+    // Finding them lists the whole catalog.
+    let wanted = policy.expire_snapshots.enabled || policy.remove_orphan_files.enabled;
+    let neighbours = if wanted { fleet.neighbours(name).await } else { Ok(Vec::new()) };
     let span = telemetry::action_span(EXPIRE);
     expire(env, subject, run, neighbours.as_deref().ok(), &mut report).instrument(span.clone()).await;
     report.trace_expiry(&span);
@@ -258,7 +259,7 @@ pub async fn clean_up_step(
     let span = telemetry::action_span(ORPHANS);
     if report.is_unsettled() {
         report.skipped.insert(ORPHANS, "a commit's outcome is not known yet".into());
-    } else if !subject.resolved.policy.remove_orphan_files.enabled {
+    } else if !policy.remove_orphan_files.enabled {
         report.skipped.insert(ORPHANS, DISABLED.into());
     } else {
         // Deleting may stop between any two files; what is left is found again.
@@ -275,7 +276,7 @@ pub async fn clean_up_step(
     report.trace_orphans(&span);
     let now = env.clock.now_ms();
     (report.expire_duration, report.orphan_duration) = (between(begin, expired), between(expired, now));
-    let other = due::after_clean_up(run.since_ms, &subject.resolved.policy, now)?;
+    let other = due::after_clean_up(run.since_ms, policy, now)?;
     Ok(StepDone { report: StepReport::CleanUp(Box::new(report)), other })
 }
 
@@ -344,6 +345,11 @@ impl Subject {
 }
 
 impl CleanUpReport {
+    /// Why an action was not begun.
+    pub fn not_begun(&self, action: Action) -> Option<String> {
+        self.errors.get(action.as_str()).or(self.skipped.get(action.as_str())).cloned()
+    }
+
     fn refuse(&mut self, action: &'static str, error: &Error) {
         if error.kind() == ErrorKind::Unsupported {
             self.refused.push(action);

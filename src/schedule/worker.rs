@@ -12,8 +12,10 @@ use tracing::{Instrument, Span};
 use super::due::{self, NextStep, Standing, Step};
 use super::env::Env;
 use super::fleet::Fleet;
+use super::rewrite_data_files::Watcher;
 use super::run_table::{Run, StepDone, Subject, clean_up_step, rewrite_step};
 use crate::error::{Error, Result};
+use crate::plan::RewritePlan;
 use crate::policy::TableName;
 use crate::report::Action;
 use crate::report::events::Reporter;
@@ -113,7 +115,10 @@ impl Shared {
         let done = match step {
             Step::RewriteDataFiles => {
                 reporter.step_started(name, run, step);
-                rewrite_step(env, &subject, run, Arc::new(Progress::default())).await
+                let progress = Arc::new(Progress::default());
+                reporter.rewriting(name, progress.clone(), env.clock.now_ms());
+                let planned = |plan: &RewritePlan| reporter.rewrite_planned(name, plan, env.clock.now_ms());
+                rewrite_step(env, &subject, run, &Watcher { progress, planned: &planned }).await
             }
             Step::CleanUp => {
                 let now = env.clock.now_ms();

@@ -83,9 +83,10 @@ impl Readiness {
         self.standby.store(standby, Ordering::Relaxed);
     }
 
-    /// The catalog is not waited for any more. One that is new is not waited for either: who was ready stays so.
-    pub fn catalog_gone(&self, name: &str) {
-        self.waiting().remove(name);
+    /// Only these catalogs are configured now: others are not waited for any more. One that is new is not waited for either,
+    /// so that who was ready stays so.
+    pub fn only_catalogs(&self, is_configured: impl Fn(&str) -> bool) {
+        self.waiting().retain(|name, _| is_configured(name));
     }
 
     /// The process is about to end.
@@ -110,5 +111,24 @@ impl Readiness {
     fn waiting(&self) -> MutexGuard<'_, BTreeMap<String, Option<String>>> {
         // Each write is a single assignment: nothing is half done.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_configured_catalogs_are_waited_for_and_new_ones_are_not() {
+        let readiness = Readiness::new(["reached", "away", "removed"].map(str::to_owned));
+        readiness.config_loaded();
+        readiness.catalog_reached("reached");
+        readiness.only_catalogs(|name| name != "removed");
+        readiness.catalog_failed("new", "down");
+        let waiting =
+            || readiness.checks().into_iter().filter(|c| c.problem.is_some()).map(|c| c.name).collect::<Vec<_>>();
+        assert_eq!(waiting(), ["catalog away"]);
+        readiness.only_catalogs(|name| name == "reached");
+        assert_eq!(waiting(), [""; 0]);
     }
 }

@@ -32,7 +32,23 @@ const LAYERS: [(&str, &[&str]); 28] = [
         "clean",
         &["catalog", "clock", "commit", "error", "meta", "plan", "policy", "run_id", "storage", "table", "telemetry"],
     ),
-    ("report", &["catalog", "clean", "clock", "error", "http_client", "inspect", "plan", "policy", "version"]),
+    (
+        "report",
+        &[
+            "catalog",
+            "clean",
+            "clock",
+            "config",
+            "error",
+            "http_client",
+            "inspect",
+            "plan",
+            "policy",
+            "rewrite",
+            "run_id",
+            "version",
+        ],
+    ),
     (
         "schedule",
         &[
@@ -54,7 +70,7 @@ const LAYERS: [(&str, &[&str]); 28] = [
             "telemetry",
         ],
     ),
-    ("server", &["clock", "error", "report", "telemetry"]),
+    ("server", &["clock", "error", "policy", "report", "telemetry"]),
     ("reload", &["clock", "config", "error", "report", "schedule"]),
     (
         "daemon",
@@ -66,6 +82,7 @@ const LAYERS: [(&str, &[&str]); 28] = [
             "inspect",
             "leader",
             "permit",
+            "policy",
             "reload",
             "report",
             "rewrite",
@@ -79,6 +96,7 @@ const LAYERS: [(&str, &[&str]); 28] = [
         "cli",
         &[
             "clean",
+            "clock",
             "config",
             "daemon",
             "error",

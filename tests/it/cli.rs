@@ -2,129 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::sync::Arc;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
-use icewright::catalog::Catalog;
-use icewright::catalog::rest::{Auth, RestCatalog, RestCatalogConfig};
 use icewright::sandbox::catalog::CatalogServer;
-use icewright::sandbox::writers::{create_tables, write_once};
-use icewright::storage;
 use serde_json::Value;
-use tempfile::TempDir;
 use tokio::runtime::Runtime;
-use tokio_util::sync::CancellationToken;
 
-use crate::interop::process::{ICEWRIGHT, Process, free_port, wait_for};
+use crate::interop::process::{Process, free_port, wait_for};
+use crate::support::command::{Lake, icewright, run, write_config};
 
-/// An embedded catalog with the sandbox's two tables, three commits each.
-pub(crate) struct Lake {
-    dir: TempDir,
-    pub(crate) uri: String,
-    stop: CancellationToken,
-    runtime: Runtime,
-}
-
-impl Lake {
-    pub(crate) fn start() -> Self {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        let runtime = Runtime::new().expect("a runtime");
-        let stop = CancellationToken::new();
-        let uri = runtime.block_on(async {
-            let server = CatalogServer::open(dir.path()).expect("open the catalog");
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bind");
-            let uri = format!("http://{}", listener.local_addr().expect("an address"));
-            tokio::spawn(server.serve(listener, stop.clone()));
-            create_tables(&uri).await.expect("create the tables");
-            for _ in 0..3 {
-                write(&uri).await;
-            }
-            uri
-        });
-        Self { dir, uri, stop, runtime }
-    }
-
-    /// One more commit to each table.
-    fn write(&self) {
-        self.runtime.block_on(write(&self.uri));
-    }
-
-    pub(crate) fn dir(&self) -> &Path {
-        self.dir.path()
-    }
-
-    /// A configuration with this delay and more sections.
-    pub(crate) fn config_with(&self, delay: &str, more: &str) -> PathBuf {
-        let path = self.config(delay, 1);
-        let text = std::fs::read_to_string(&path).expect("the file");
-        std::fs::write(&path, format!("{more}{text}")).expect("write");
-        path
-    }
-
-    /// A configuration with this delay, and a server on this port.
-    pub(crate) fn config(&self, delay: &str, port: u16) -> PathBuf {
-        let path = self.dir.path().join(format!("icewright-{port}.toml"));
-        write_config(&path, &self.uri, delay, port);
-        path
-    }
-}
-
-async fn write(uri: &str) {
-    let config = RestCatalogConfig {
-        name: "lake".into(),
-        uri: uri.to_owned(),
-        warehouse: None,
-        properties: Default::default(),
-        auth: Auth::None,
-    };
-    let catalog: Arc<dyn Catalog> = Arc::new(RestCatalog::connect(config).await.expect("connect"));
-    write_once(catalog, storage::open(&Default::default())).await.expect("write");
-}
-
-impl Drop for Lake {
-    fn drop(&mut self) {
-        self.stop.cancel();
-    }
-}
-
-pub(crate) fn write_config(path: &Path, uri: &str, delay: &str, port: u16) {
-    let text = format!(
-        r#"[server]
-listen = "127.0.0.1:{port}"
-grace = "20s"
-[limits]
-memory = "512MiB"
-[catalogs.lake]
-uri = "{uri}"
-auth = {{ type = "none" }}
-properties = {{ "client.max-retries" = "0" }}
-[[policies]]
-name = "shop"
-tables = ["lake.shop.*"]
-commit-interval = "1s"
-every = "1h"
-delay = "{delay}"
-[policies.rewrite-data-files]
-rewrite-all = true
-"#
-    );
-    std::fs::write(path, text).expect("write a configuration");
-}
-
-pub(crate) fn icewright(arguments: &[&str]) -> Command {
-    let mut command = Command::new(ICEWRIGHT);
-    command.args(arguments).env_remove("ICEWRIGHT_CONFIG").env_remove("ICEWRIGHT_LOG").stdin(Stdio::null());
-    command
-}
-
-pub(crate) fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let Output { status, stdout, stderr } = icewright(arguments).output().expect("start icewright");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
-    (status.code(), text(stdout), text(stderr))
-}
-
-fn json_lines(text: &str) -> Vec<Value> {
+pub(crate) fn json_lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
 }
 
@@ -144,30 +32,6 @@ fn assert_kebab_case(value: &Value) {
         }),
         Value::Array(values) => values.iter().for_each(assert_kebab_case),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-    }
-}
-
-#[test]
-fn help_tells_of_every_command_and_wrong_arguments_are_refused() {
-    let (code, help, _) = run(&["--help"]);
-    assert_eq!(code, Some(0));
-    for command in ["sandbox", "catalog", "run", "check", "plan", "once", "inspect", "completions"] {
-        assert!(help.lines().any(|line| line.trim_start().starts_with(command)), "{command} in {help}");
-        let (code, help, _) = run(&[command, "--help"]);
-        assert_eq!(code, Some(0));
-        assert!(help.contains("Usage:") && help.contains(&format!("  icewright {command}")), "{help}");
-    }
-    for wrong in [
-        &["mend"][..],
-        &["once"],
-        &["inspect", "--config", "x.toml"],
-        &["sandbox", "--for", "soon"],
-        &["completions", "cobol"],
-        &["check", "--config", "x.toml", "--log-format", "xml"],
-    ] {
-        let (code, out, err) = run(wrong);
-        assert_eq!((code, out.as_str()), (Some(2), ""), "{wrong:?}");
-        assert!(err.contains("error:") && err.contains("--help"), "{err}");
     }
 }
 
@@ -209,10 +73,10 @@ fn plan_once_and_inspect_tell_machines_and_people() {
         "delay-s",
         "expire-snapshots",
         "next-step",
-        "origins",
         "policies",
         "remove-orphan-files",
         "rewrite-data-files",
+        "settings",
         "table",
     ];
     for plan in &plans {
@@ -252,55 +116,6 @@ fn plan_once_and_inspect_tell_machines_and_people() {
     let (code, out, _) = run(&["once", "--config", config, "lake.shop.orders", "--no-wait"]);
     assert_eq!(code, Some(0));
     assert!(out.starts_with("lake.shop.orders: success\n") && out.contains("no new snapshot"), "{out}");
-}
-
-#[test]
-fn once_without_waiting_says_what_is_not_due() {
-    let lake = Lake::start();
-    let config = lake.config("1h", 1);
-    let config = config.to_str().expect("a path of text");
-    let (code, out, _) = run(&["once", "--config", config, "lake.shop.orders", "--no-wait", "--json"]);
-    let report = &json_lines(&out)[0];
-    assert_eq!((code, report["steps"].as_array().map(Vec::len)), (Some(0), Some(1)));
-    assert!(report["not-due"].as_str().is_some_and(|why| why.ends_with(" left")), "{report}");
-}
-
-/// As a CronJob does on a table that is written all the time.
-#[test]
-fn passes_without_waiting_clean_up_after_each_other() {
-    let lake = Lake::start();
-    let pass = |delay: &str| {
-        let config = lake.config(delay, 1);
-        let config = config.to_str().expect("a path of text");
-        let (code, out, err) = run(&["once", "--config", config, "lake.shop.orders", "--no-wait", "--json"]);
-        assert_eq!(code, Some(0), "{out}{err}");
-        let report = json_lines(&out).remove(0);
-        let steps = report["steps"].as_array().expect("steps").clone();
-        (steps, report["not-due"].as_str().map(str::to_owned))
-    };
-    let names = |steps: &[Value]| -> Vec<String> {
-        steps.iter().filter_map(|step| step["step"].as_str()).map(str::to_owned).collect()
-    };
-    let (steps, _) = pass("1h");
-    assert_eq!(names(&steps), ["rewrite-data-files"]);
-    assert_eq!(steps[0]["outcome"], "success");
-
-    // There is something to compact, and the clean-ups would be put off by it.
-    lake.write();
-    let (steps, not_due) = pass("1h");
-    assert_eq!(names(&steps), [""; 0]);
-    assert!(not_due.is_some_and(|why| why.contains(" left")));
-
-    // The delay is over, and a commit of this pass begins the next.
-    let (steps, _) = pass("1ms");
-    assert_eq!(names(&steps)[..2], ["clean-up", "rewrite-data-files"]);
-    assert_eq!(steps[0]["expire-snapshots"]["outcome"], "committed");
-    assert_eq!(steps[1]["outcome"], "success");
-    assert!(steps[1]["added-data-files"].as_u64() > Some(0), "{}", steps[1]);
-
-    // Nothing is left to compact: one clean-up is enough.
-    let (steps, not_due) = pass("1ms");
-    assert_eq!((names(&steps), not_due), (vec!["clean-up".to_owned(), "rewrite-data-files".to_owned()], None));
 }
 
 #[test]
@@ -396,7 +211,7 @@ fn the_daemon_is_ready_once_the_catalog_answers_and_ends_when_told() {
     assert_eq!(catalog.terminate(), Some(0));
 }
 
-fn get(port: u16, path: &str) -> (u16, String) {
+pub(crate) fn get(port: u16, path: &str) -> (u16, String) {
     let runtime = Runtime::new().expect("a runtime");
     runtime.block_on(async {
         let answer = reqwest::get(format!("http://127.0.0.1:{port}{path}")).await.expect("an answer");

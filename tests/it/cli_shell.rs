@@ -1,7 +1,31 @@
 //! What holds for every command: version, exit codes, completions, and arguments that are checked before anything starts.
 
-use crate::cli::{icewright, run, write_config};
 use crate::interop::process::free_port;
+use crate::support::command::{icewright, run, write_config};
+
+#[test]
+fn help_tells_of_every_command_and_wrong_arguments_are_refused() {
+    let (code, help, _) = run(&["--help"]);
+    assert_eq!(code, Some(0));
+    for command in ["sandbox", "catalog", "run", "check", "plan", "once", "inspect", "completions"] {
+        assert!(help.lines().any(|line| line.trim_start().starts_with(command)), "{command} in {help}");
+        let (code, help, _) = run(&[command, "--help"]);
+        assert_eq!(code, Some(0));
+        assert!(help.contains("Usage:") && help.contains(&format!("  icewright {command}")), "{help}");
+    }
+    for wrong in [
+        &["mend"][..],
+        &["once"],
+        &["inspect", "--config", "x.toml"],
+        &["sandbox", "--for", "soon"],
+        &["completions", "cobol"],
+        &["check", "--config", "x.toml", "--log-format", "xml"],
+    ] {
+        let (code, out, err) = run(wrong);
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{wrong:?}");
+        assert!(err.contains("error:") && err.contains("--help"), "{err}");
+    }
+}
 
 /// Rows of the README's table of exit codes: code and meaning.
 fn documented_exit_codes() -> Vec<(String, String)> {

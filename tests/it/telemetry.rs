@@ -13,8 +13,8 @@ use prost::Message;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::cli::{Lake, icewright};
 use crate::interop::process::{Process, free_port, wait_for};
+use crate::support::command::{Lake, icewright};
 use crate::support::http_server::{HttpServer, Reply};
 
 const CLIENT_SECRET: &str = "client-hush-1";

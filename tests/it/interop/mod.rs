@@ -9,5 +9,5 @@ mod crash;
 mod lake;
 mod maintain;
 pub(crate) mod process;
-mod proxy;
+pub(crate) mod proxy;
 mod s3;

@@ -122,9 +122,14 @@ impl Process {
         })
     }
 
+    /// Sends a signal, such as `HUP`.
+    pub(crate) fn signal(&self, name: &str) {
+        output(Command::new("kill").args(["-s", name, &self.child.id().to_string()]));
+    }
+
     /// Asks the program to stop; its exit code.
     pub(crate) fn terminate(mut self) -> Option<i32> {
-        output(Command::new("kill").args(["-TERM", &self.child.id().to_string()]));
+        self.signal("TERM");
         self.wait_end().code()
     }
 

@@ -16,7 +16,7 @@ use super::process::PATIENCE;
 
 /// What happens to a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(crate) enum Fate {
     /// It goes through.
     Pass,
     /// It goes through, but late: others commit in between.
@@ -32,9 +32,9 @@ pub(super) enum Fate {
 }
 
 /// A running proxy; ends with its runtime when dropped.
-pub(super) struct Proxy {
+pub(crate) struct Proxy {
     /// Where clients find it.
-    pub(super) uri: String,
+    pub(crate) uri: String,
     shared: Arc<Shared>,
     held: Receiver<()>,
     _runtime: tokio::runtime::Runtime,
@@ -53,7 +53,7 @@ struct Shared {
 
 impl Proxy {
     /// Starts before a catalog. The last fate holds for all later commits.
-    pub(super) fn start(upstream: &str, fates: &[Fate]) -> Self {
+    pub(crate) fn start(upstream: &str, fates: &[Fate]) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -77,22 +77,22 @@ impl Proxy {
     }
 
     /// Waits until a commit is being held.
-    pub(super) fn wait_held(&self) {
+    pub(crate) fn wait_held(&self) {
         self.held.recv_timeout(PATIENCE).expect("a commit was to be held");
     }
 
     /// Lets the commit go that waits at the gate.
-    pub(super) fn release(&self) {
+    pub(crate) fn release(&self) {
         self.shared.released.notify_one();
     }
 
     /// Commits seen so far.
-    pub(super) fn commits(&self) -> usize {
+    pub(crate) fn commits(&self) -> usize {
         self.shared.commits.load(Ordering::SeqCst)
     }
 
     /// Commits that the catalog refused because of another writer.
-    pub(super) fn conflicts(&self) -> usize {
+    pub(crate) fn conflicts(&self) -> usize {
         self.shared.conflicts.load(Ordering::SeqCst)
     }
 }

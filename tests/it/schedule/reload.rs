@@ -8,6 +8,7 @@ use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
 use icewright::catalog::{Catalog, CommitOutcome, DeclaredPaths, LoadedTable};
 use icewright::error::Result;
 use icewright::policy::PolicySet;
+use icewright::run_id::RunId;
 use icewright::schedule::fleet::{Fleet, Member};
 use icewright::testing::{CommitFault, MemoryCatalog, Operation, StoreFault};
 use tokio::sync::Semaphore;
@@ -203,6 +204,28 @@ async fn a_lower_limit_holds_once_those_that_run_have_ended() {
     assert_eq!(compacted().await, 3);
     daemon.settings.send_modify(|settings| settings.concurrent_tables = 2);
     until(2 * HOUR, "the fourth ends", || async { compacted().await == 4 }).await;
+    daemon.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shorter_run_timeout_makes_nobody_s_files_garbage_sooner() {
+    let lake = Lake::new();
+    grown(&lake, "t").await;
+    // A run that began three hours ago elsewhere, under the timeout of six hours.
+    let run = RunId(lake.clock.uuid());
+    let output = format!("s3://b/db/t/data/part=0/00000-0-{}-00001.parquet", run.file_token());
+    lake.store.put(&output, "output");
+    lake.store.set_last_modified(&output, Some(lake.clock.now_ms()));
+    tokio::time::sleep(3 * HOUR).await;
+    let started = lake.clock.now_ms();
+    let daemon = Daemon::start(&lake, 1);
+    daemon.settings.send_modify(|settings| settings.run_timeout = HOUR);
+    until(HOUR, "cleaned", || async { daemon.runs("t", "remove-orphan-files", "success") == 1.0 }).await;
+    assert!(lake.has(&output), "it may still be at work");
+    daemon.stop().await;
+    until(4 * HOUR, "six hours are over", || async { lake.clock.now_ms() - started > 4 * 3_600_000 - 120_000 }).await;
+    let daemon = Daemon::start(&lake, 1);
+    until(4 * HOUR, "it goes", || async { !lake.has(&output) }).await;
     daemon.stop().await;
 }
 
