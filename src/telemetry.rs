@@ -147,7 +147,7 @@ mod tests {
             assert!(check_filter(good).is_ok(), "{good}");
         }
         for (bad, why) in
-            [("inof", "\"inof\" is no level"), ("", "\"\" is no level"), ("a=loud", "invalid"), ("info,", "\"\"")]
+            [("inof", "\"inof\" is no level"), ("", "\"\" is no level"), ("a=loud", "level filter"), ("info,", "\"\"")]
         {
             let error = check_filter(bad).expect_err(bad);
             assert_eq!(error.kind(), ErrorKind::Config);
