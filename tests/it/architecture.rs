@@ -9,7 +9,7 @@ use icewright::report::metrics::{Metrics, RunCounts, RunRecord};
 use icewright::report::{Action, Outcome};
 
 /// Every module with the modules it may use, each of which stands above it: so no arrow goes back.
-const LAYERS: [(&str, &[&str]); 27] = [
+const LAYERS: [(&str, &[&str]); 28] = [
     ("error", &[]),
     ("clock", &[]),
     ("run_id", &[]),
@@ -38,6 +38,7 @@ const LAYERS: [(&str, &[&str]); 27] = [
         ],
     ),
     ("server", &["clock", "error", "report", "telemetry"]),
+    ("reload", &["clock", "config", "error", "report", "schedule"]),
     (
         "daemon",
         &[
@@ -71,6 +72,7 @@ const LAYERS: [(&str, &[&str]); 27] = [
             "rewrite",
             "sandbox",
             "schedule",
+            "storage",
             "telemetry",
             "version",
         ],
