@@ -1,11 +1,13 @@
 //! Wiring: configuration -> catalogs, stores, budgets -> scheduler, collector and server. Owns the order of start and stop.
 
+mod operator;
 mod turn;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use operator::Operator;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -22,6 +24,7 @@ use crate::error::{Error, Result};
 use crate::inspect::ManifestCache;
 use crate::permit::WritePermit;
 use crate::reload::{BuildMember, Reloader};
+use crate::report::board::Board;
 use crate::report::events::Reporter;
 use crate::report::metrics::{Memory, Metrics};
 use crate::rewrite::memory::MemoryBudget;
@@ -31,7 +34,7 @@ use crate::schedule::env::{ActiveRuns, Env};
 use crate::schedule::fleet::{ConfiguredStores, Fleet, Member};
 use crate::schedule::scheduler::Scheduler;
 use crate::schedule::settings::Settings;
-use crate::server::{self, Liveness, Readiness, ServerState};
+use crate::server::{self, ApiState, Liveness, Readiness, ServerState};
 use crate::telemetry::FilterHandle;
 
 /// Share of the memory limit that summaries of manifests may take.
@@ -81,6 +84,12 @@ fn assemble_permitted(config: &Config, permit: &WritePermit, cancel: Cancellatio
         manifest_cache: manifests.bytes() as u64,
     });
     Ok(Parts { env, fleet: Arc::new(Fleet::new(members, config.policies.clone())), metrics })
+}
+
+/// Reads a secret anew each time, so that a rotated one takes effect.
+fn source(secret: &Secret) -> SecretSource {
+    let secret = secret.clone();
+    Arc::new(move || Ok(secret.resolve()?.expose().to_owned()))
 }
 
 /// A catalog's client, and the way to its files.
@@ -149,15 +158,24 @@ pub async fn run(
     let readiness = Arc::new(Readiness::new(catalogs.iter().cloned()));
     let liveness = Arc::new(Liveness::new(env.clock.now_ms(), LIVENESS_LIMIT));
     let echo = echo == Echo::Lines;
-    let reporter = Arc::new(Reporter::new(metrics.clone(), readiness.clone(), liveness.clone(), echo));
+    let board = Arc::new(Board::new(env.clock.now_ms(), env.memory.clone(), env.manifests.clone()));
+    let reporter = Arc::new(Reporter::new(metrics.clone(), board.clone(), readiness.clone(), liveness.clone(), echo));
     let listen = listener.local_addr().map_or_else(|_| config.server.listen.to_string(), |a| a.to_string());
     reporter.started(&listen, loaded, env.clock.now_ms());
 
     // The server outlives the scheduler, so that health tells of the drain.
     let server_stop = CancellationToken::new();
     let (publish, settings) = watch::channel(Settings::of(config, fleet));
-    let (_control, orders) = control();
-    let state = ServerState { metrics: metrics.clone(), readiness, liveness, clock: env.clock.clone(), log_filter };
+    let (control, orders) = control();
+    let operator = Operator { env: env.clone(), settings: settings.clone(), control, reporter: reporter.clone() };
+    let api = ApiState {
+        board,
+        operate: Arc::new(operator),
+        admin: config.server.admin_token.as_ref().map(source),
+        planning: Arc::default(),
+    };
+    let clock = env.clock.clone();
+    let state = ServerState { metrics: metrics.clone(), readiness, liveness, clock, log_filter, api };
     let server = tokio::spawn(server::serve(listener, state, server_stop.clone()));
     let reloading = reload(loaded, publish, &metrics, &permit, &reporter, &env.clock)?;
     let reloading = reloading.map(|task| AbortOnDropHandle::new(tokio::spawn(task)));

@@ -10,6 +10,8 @@ from parts import (BLUE, PROCESS, RED, TABLE, TABLE_NAME, YELLOW, annotation, da
 
 FAILURES = 'outcome=~"failed|conflict|unknown"'
 STEPS = ("idle", "rewrite-data-files", "delay", "expire-snapshots", "remove-orphan-files")
+# What the figure of a table counts, in its colours.
+FIGURE = [("data files", BLUE), ("delete files", RED), ("manifests", YELLOW)]
 
 
 def total(metric, by, *matchers, over="$__rate_interval", function="rate", of=PROCESS):
@@ -21,25 +23,21 @@ def quantile(metric, by, *matchers, over="$__rate_interval"):
     return f"histogram_quantile(0.95, {rate})"
 
 
-def run_annotations(enable_all):
-    notes = [annotation("Compaction", "rewrite-data-files", BLUE), annotation("Expiry", "expire-snapshots", YELLOW),
-             annotation("Orphan removal", "remove-orphan-files", RED)]
-    for note in notes[1:]:
-        note["enable"] = enable_all
-    return notes
+def run_annotations():
+    return [annotation("Compaction", "rewrite-data-files", BLUE), annotation("Expiry", "expire-snapshots", YELLOW),
+            annotation("Orphan removal", "remove-orphan-files", RED)]
 
 
-# What the figure of a table counts, in its colours.
-FIGURE = [("data files", BLUE), ("delete files", RED), ("manifests", YELLOW)]
-
-
-def table_view(title, description, targets, rename, overrides, sort):
+def table_view(title, description, exprs, rename, overrides, sort, join=None):
+    """The labels of a query as columns; several queries make columns of their own and are joined by a label."""
     options = {"showHeader": True, "cellHeight": "sm", "sortBy": [{"displayName": sort, "desc": True}],
                "footer": {"show": False, "reducer": ["sum"], "countRows": False, "fields": ""}}
-    organize = {"id": "organize", "options": {
-        "excludeByName": {"Time": True, "Value": True}, "renameByName": rename, "indexByName": {}}}
+    hidden = {name: True for name in ("Time", "Time 1", "Time 2", "Time 3", "Value", "Value #A")}
+    organize = {"id": "organize", "options": {"excludeByName": hidden, "renameByName": rename, "indexByName": {}}}
+    joined = [{"id": "joinByField", "options": {"byField": join, "mode": "outer"}}] if join else []
+    targets = [query(expr, kind="instant", form="table") for expr in exprs]
     return panel("table", title, description, targets, "short", options, {"align": "auto", "inspect": False},
-                 overrides=overrides, transformations=[organize])
+                 overrides=overrides, transformations=[*joined, organize])
 
 
 def fleet_overview():
@@ -71,7 +69,7 @@ def fleet_overview():
                    "compaction now. A table may count for several reasons.",
                    [query(f"sum by (reason) ({unhealthy})", "{{reason}}")], stack=True)),
         (12, table_view("Unhealthy tables", "Each table with each reason against it. Empty is good.",
-                        [query(f"{unhealthy} == 1", kind="instant", form="table")],
+                        [f"{unhealthy} == 1"],
                         {"catalog": "Catalog", "namespace": "Namespace", "table": "Table", "reason": "Reason"},
                         [{"matcher": {"id": "byName", "options": "Table"}, "properties": [{"id": "links", "value": [{
                             "title": "Show this table", "targetBlank": False,
@@ -172,33 +170,23 @@ def fleet_process():
                   [query(total("process_cpu_seconds_total", "instance"), "{{instance}}")])),
         (8, table_view("Versions", "What is running, whether it could use its configuration when it last read it, and "
                        "how many warnings it has about it.",
-                       [query(f"max by (instance, version, revision) (icewright_build_info{{{PROCESS}}})",
-                              kind="instant", form="table"),
-                        query(f"max by (instance) (icewright_config_last_load_successful{{{PROCESS}}})",
-                              kind="instant", form="table"),
-                        query(f"max by (instance) (icewright_config_warnings{{{PROCESS}}})",
-                              kind="instant", form="table")],
+                       [f"max by (instance, version, revision) (icewright_build_info{{{PROCESS}}})",
+                        f"max by (instance) (icewright_config_last_load_successful{{{PROCESS}}})",
+                        f"max by (instance) (icewright_config_warnings{{{PROCESS}}})"],
                        {"instance": "Instance", "version": "Version", "revision": "Revision",
                         "Value #B": "Configuration", "Value #C": "Warnings"},
                        [{"matcher": {"id": "byName", "options": "Configuration"}, "properties": [
                            {"id": "mappings", "value": mapping([("0", "unusable", RED), ("1", "ok", "green")])}]}],
-                       "Instance")),
+                       "Instance", join="instance")),
     ]))
 
 
 def fleet():
-    versions = fleet_process()
-    # One row for each process, not one for each query.
-    table = versions[1][1][2][1]
-    table["transformations"] = [{"id": "joinByField", "options": {"byField": "instance", "mode": "outer"}}] + [
-        t | {"options": t["options"] | {"excludeByName": {
-            "Time": True, "Time 1": True, "Time 2": True, "Time 3": True, "Value #A": True}}}
-        for t in table["transformations"]]
     return dashboard(
         "icewright-fleet", "icewright: fleet", "All tables that icewright maintains: which are unhealthy, and why.",
         link("One table", "/d/icewright-table", "external link", keep=True),
-        [fleet_overview(), fleet_work(), fleet_worst(), fleet_throughput(), fleet_requests(), versions],
-        run_annotations(False)[:1])
+        [fleet_overview(), fleet_work(), fleet_worst(), fleet_throughput(), fleet_requests(), fleet_process()],
+        run_annotations()[:1])
 
 
 def table_now():
@@ -335,7 +323,7 @@ def table():
     return dashboard(
         "icewright-table", "icewright: table", "One table, or a few: its files around each run, and what the runs did.",
         link("Fleet", "/d/icewright-fleet", "external link", keep=True),
-        [table_now(), table_files(), table_sizes(), table_storage(), table_runs()], run_annotations(True))
+        [table_now(), table_files(), table_sizes(), table_storage(), table_runs()], run_annotations())
 
 
 def main():

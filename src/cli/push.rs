@@ -47,7 +47,7 @@ pub(super) async fn push(gateway: &Pushgateway, env: &Env, fleet: &Fleet, name: 
     }
     metrics.set_step(name, Step::Idle);
     metrics.set_backoff(name, Backoff { consecutive_failures: vital.consecutive_failures, ..Backoff::default() });
-    let reasons: Vec<_> = vital.judge(now_ms).into_iter().map(|reason| reason.kind).collect();
+    let reasons: Vec<_> = vital.judge(now_ms, false).into_iter().map(|reason| reason.kind).collect();
     metrics.set_health(name, &reasons, vital.last_healthy_ms);
     if let Err(error) = gateway.push(name, &metrics).await {
         tracing::warn!(table = %name, %error, "metrics not pushed; the pass itself is not concerned");

@@ -7,15 +7,15 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::once::TableReport;
-use super::plan::{ActionPlan, ExpireOutline, RewriteOutline, TablePlan};
 use super::print::{bytes, expire_summary, orphan_summary, rewrite_summary, total};
 use super::screen::Sheet;
 use crate::clean::{OrphanReport, Tally};
 use crate::error::Result;
 use crate::inspect::TableStats;
 use crate::plan::Skipped;
-use crate::policy::human_duration;
+use crate::policy::{SettingValue, human_duration};
 use crate::report::run_report::RewriteReport;
+use crate::schedule::plan_table::{ActionPlan, ExpireOutline, RewriteOutline, TablePlan};
 use crate::schedule::run_table::{CleanUpReport, StepReport};
 
 /// The report of `once` on a table.
@@ -139,8 +139,8 @@ pub(super) fn plan(plan: &TablePlan) -> Sheet {
         ActionPlan::Would(report) => orphan_lines(&mut sheet, report),
     }
     sheet.section("settings");
-    for (key, origin) in &plan.origins {
-        sheet.line(&format!("  {key}"), origin);
+    for SettingValue { key, value, origin } in &plan.settings {
+        sheet.line(&format!("  {key}"), &format!("{} ({origin})", value.as_deref().unwrap_or("not set")));
     }
     sheet
 }

@@ -42,7 +42,7 @@ pub(super) fn read(diagnostics: &mut Diagnostics<'_>, text: &str, base: &Path) -
         return None;
     }
     let mut root = Section::new(document.get_ref(), "", 0..0);
-    let server = root.section(diagnostics, "server").map(|s| read_server(diagnostics, s)).unwrap_or_default();
+    let server = root.section(diagnostics, "server").map(|s| read_server(diagnostics, s, base)).unwrap_or_default();
     let limits = root.section(diagnostics, "limits").map(|s| read_limits(diagnostics, s)).unwrap_or_default();
     let metrics = root.section(diagnostics, "metrics").map(|s| read_metrics(diagnostics, s, base)).unwrap_or_default();
     let leader_election = root.section(diagnostics, "leader-election");
@@ -68,12 +68,14 @@ fn blank_line_with_secret(diagnostics: &mut Diagnostics<'_>, text: &str, at: usi
     }
 }
 
-fn read_server(diagnostics: &mut Diagnostics<'_>, mut section: Section<'_, '_>) -> ServerConfig {
+fn read_server(diagnostics: &mut Diagnostics<'_>, mut section: Section<'_, '_>, base: &Path) -> ServerConfig {
     let default = ServerConfig::default();
     let listen = section.read(diagnostics, "listen", address);
     let grace = section.read(diagnostics, "grace", duration);
+    let admin_token = section.take("admin-token").and_then(|item| read_secret(diagnostics, &item, base));
     section.finish(diagnostics);
     ServerConfig {
+        admin_token,
         listen: listen.map_or(default.listen, |placed| placed.value),
         grace: grace.map_or(default.grace, |placed| placed.value),
     }

@@ -59,11 +59,13 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// After SIGTERM, how long running work may take to come to an end.
     pub grace: Duration,
+    /// Whoever knows it may make the daemon do something over HTTP; `None`: nobody may.
+    pub admin_token: Option<Secret>,
 }
 
 impl Default for ServerConfig {
     fn default() -> Self {
-        Self { listen: SocketAddr::from(([127, 0, 0, 1], 9091)), grace: Duration::from_secs(30) }
+        Self { listen: SocketAddr::from(([127, 0, 0, 1], 9091)), grace: Duration::from_secs(30), admin_token: None }
     }
 }
 

@@ -23,7 +23,7 @@ use crate::meta;
 use crate::table::{FileEntry, PartitionTuple, TableHandle, TableState};
 
 /// A table's health in numbers, as metrics, `inspect` and the page show it.
-#[derive(Debug, Clone, Default, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct TableStats {
     /// Live data files of the current snapshot.
@@ -61,6 +61,7 @@ pub struct TableStats {
     /// Their bytes.
     pub all_file_bytes: u64,
     /// The live data files of the current snapshot by size.
+    #[schema(value_type = Vec<SizeBucket>)]
     pub size_histogram: SizeHistogram,
 }
 

@@ -16,10 +16,11 @@ pub struct SizeHistogram {
 }
 
 /// The files that are larger than the bound of the bucket before, up to this one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct SizeBucket {
     /// Size of the largest file that belongs here, in bytes; `None`: no bound.
+    #[schema(required)]
     pub le_bytes: Option<u64>,
     /// Files in this bucket alone.
     pub files: u64,

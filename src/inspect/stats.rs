@@ -11,7 +11,7 @@ use crate::table::PartitionTuple;
 use crate::table::label::partition_label;
 
 /// Data files of one partition of the current snapshot.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct PartitionStats {
     /// The partition for people, such as `hour=2025-04-01 15`.

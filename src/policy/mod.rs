@@ -7,13 +7,14 @@ mod resolve;
 mod schedule;
 mod select;
 mod setting;
+mod value;
 
 use std::time::Duration;
 
 pub use crate::table::TableName;
 pub use check::{Finding, Severity, check};
 pub use human::human_duration;
-pub use resolve::{PolicySet, ResolvedPolicy};
+pub use resolve::{PolicySet, ResolvedPolicy, SettingValue};
 pub use schedule::{COMMIT_INTERVAL_FALLBACK, commit_interval, time_zone};
 pub use select::{Specificity, TablePattern};
 pub use setting::{Layer, Origin, Place, Placed, Setting};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::check::{Severity, check};
 use super::setting::{Layer, Origin, Setting};
-use super::{CommitInterval, RemoveOrphanFilesPolicy, Span, TableName, TablePolicy};
+use super::{CommitInterval, RemoveOrphanFilesPolicy, Schedule, Span, TableName, TablePolicy};
 use crate::error::{Error, ErrorKind, Result};
 
 /// All policies of a configuration, in file order.
@@ -25,6 +25,31 @@ pub struct ResolvedPolicy {
     pub origins: BTreeMap<String, Origin>,
     /// The policies that matched, least specific first.
     pub names: Vec<String>,
+}
+
+/// A setting of a resolved policy.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct SettingValue {
+    /// The key path, relative to the policy; `every` or `schedule`, whichever is meant.
+    pub key: &'static str,
+    /// The value as it would be written in TOML. `null`: nothing is said, and it follows from the table or other settings.
+    #[schema(required)]
+    pub value: Option<String>,
+    /// Where it was said.
+    pub origin: String,
+}
+
+impl ResolvedPolicy {
+    /// Every setting with its value and where that was said, in the order of the configuration reference.
+    pub fn settings(&self) -> Vec<SettingValue> {
+        let shown = |(key, value): (&'static str, Option<String>)| {
+            let origin = self.origins.get(key).unwrap_or(&Origin::BuiltIn).to_string();
+            let every = key == "schedule" && matches!(self.policy.schedule, Schedule::Every(_));
+            SettingValue { key: if every { "every" } else { key }, value, origin }
+        };
+        Setting::values(&self.policy).into_iter().map(shown).collect()
+    }
 }
 
 impl PolicySet {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::value::AsToml;
 use super::{CommitInterval, PartitionSelection, RewriteJobOrder, Schedule, Span, TablePattern, TablePolicy};
 
 /// A place in the configuration file; lines and columns count from 1, columns and widths in characters.
@@ -88,7 +89,7 @@ impl Layer {
 
 /// Declares [`Setting`]: variant, type, key path and the field of [`TablePolicy`] it sets.
 macro_rules! settings {
-    ($($(#[$doc:meta])* $variant:ident($type:ty) = $key:literal => |$policy:ident, $value:ident| $set:expr;)*) => {
+    ($($(#[$doc:meta])* $variant:ident($type:ty) = $key:literal => $($field:ident).+;)*) => {
         /// One thing that a policy can say.
         #[derive(Debug, Clone, PartialEq)]
         pub enum Setting {
@@ -109,8 +110,14 @@ macro_rules! settings {
             /// Makes the policy say this.
             pub fn apply(self, policy: &mut TablePolicy) {
                 match self {
-                    $(Self::$variant($value) => { let $policy = policy; $set; })*
+                    $(Self::$variant(value) => policy.$($field).+ = value.into(),)*
                 }
+            }
+
+            /// Every key path with the policy's value as it would be written in TOML; `None`: nothing is said, and the
+            /// value follows from the table or from other settings.
+            pub fn values(policy: &TablePolicy) -> Vec<(&'static str, Option<String>)> {
+                vec![$(($key, policy.$($field).+.as_toml())),*]
             }
         }
     };
@@ -118,69 +125,63 @@ macro_rules! settings {
 
 settings! {
     /// How often the writer commits.
-    CommitInterval(CommitInterval) = "commit-interval" => |p, v| p.commit_interval = v;
+    CommitInterval(CommitInterval) = "commit-interval" => commit_interval;
     /// `schedule` or `every`.
-    Schedule(Schedule) = "schedule" => |p, v| p.schedule = v;
+    Schedule(Schedule) = "schedule" => schedule;
     /// IANA zone.
-    TimeZone(String) = "time-zone" => |p, v| p.time_zone = v;
+    TimeZone(String) = "time-zone" => time_zone;
     /// Wait before the clean-ups.
-    Delay(Span) = "delay" => |p, v| p.delay = v;
+    Delay(Span) = "delay" => delay;
     /// Whether compaction runs.
-    RewriteEnabled(bool) = "rewrite-data-files.enabled" => |p, v| p.rewrite_data_files.enabled = v;
+    RewriteEnabled(bool) = "rewrite-data-files.enabled" => rewrite_data_files.enabled;
     /// Every file, whatever its size.
-    RewriteAll(bool) = "rewrite-data-files.rewrite-all" => |p, v| p.rewrite_data_files.rewrite_all = v;
+    RewriteAll(bool) = "rewrite-data-files.rewrite-all" => rewrite_data_files.rewrite_all;
     /// Bytes.
-    TargetFileSize(u64) = "rewrite-data-files.target-file-size"
-        => |p, v| p.rewrite_data_files.target_file_size_bytes = Some(v);
+    TargetFileSize(u64) = "rewrite-data-files.target-file-size" => rewrite_data_files.target_file_size_bytes;
     /// Bytes.
-    MinFileSize(u64) = "rewrite-data-files.min-file-size" => |p, v| p.rewrite_data_files.min_file_size_bytes = Some(v);
+    MinFileSize(u64) = "rewrite-data-files.min-file-size" => rewrite_data_files.min_file_size_bytes;
     /// Bytes.
-    MaxFileSize(u64) = "rewrite-data-files.max-file-size" => |p, v| p.rewrite_data_files.max_file_size_bytes = Some(v);
+    MaxFileSize(u64) = "rewrite-data-files.max-file-size" => rewrite_data_files.max_file_size_bytes;
     /// Files.
-    MinInputFiles(usize) = "rewrite-data-files.min-input-files" => |p, v| p.rewrite_data_files.min_input_files = v;
+    MinInputFiles(usize) = "rewrite-data-files.min-input-files" => rewrite_data_files.min_input_files;
     /// Bytes.
-    MaxFileGroupSize(u64) = "rewrite-data-files.max-file-group-size"
-        => |p, v| p.rewrite_data_files.max_file_group_size_bytes = v;
+    MaxFileGroupSize(u64) = "rewrite-data-files.max-file-group-size" => rewrite_data_files.max_file_group_size_bytes;
     /// Files.
     MaxFileGroupInputFiles(usize) = "rewrite-data-files.max-file-group-input-files"
-        => |p, v| p.rewrite_data_files.max_file_group_input_files = Some(v);
+        => rewrite_data_files.max_file_group_input_files;
     /// Delete files.
-    DeleteFileThreshold(usize) = "rewrite-data-files.delete-file-threshold"
-        => |p, v| p.rewrite_data_files.delete_file_threshold = Some(v);
+    DeleteFileThreshold(usize) = "rewrite-data-files.delete-file-threshold" => rewrite_data_files.delete_file_threshold;
     /// Share of rows.
     DeleteRatioThreshold(f64) = "rewrite-data-files.delete-ratio-threshold"
-        => |p, v| p.rewrite_data_files.delete_ratio_threshold = v;
+        => rewrite_data_files.delete_ratio_threshold;
     /// Files.
-    MaxFilesToRewrite(usize) = "rewrite-data-files.max-files-to-rewrite"
-        => |p, v| p.rewrite_data_files.max_files_to_rewrite = Some(v);
+    MaxFilesToRewrite(usize) = "rewrite-data-files.max-files-to-rewrite" => rewrite_data_files.max_files_to_rewrite;
     /// Order of groups.
-    RewriteJobOrder(RewriteJobOrder) = "rewrite-data-files.rewrite-job-order"
-        => |p, v| p.rewrite_data_files.rewrite_job_order = v;
+    RewriteJobOrder(RewriteJobOrder) = "rewrite-data-files.rewrite-job-order" => rewrite_data_files.rewrite_job_order;
     /// Groups at a time.
     MaxConcurrentFileGroupRewrites(usize) = "rewrite-data-files.max-concurrent-file-group-rewrites"
-        => |p, v| p.rewrite_data_files.max_concurrent_file_group_rewrites = v;
+        => rewrite_data_files.max_concurrent_file_group_rewrites;
     /// Several commits.
     PartialProgressEnabled(bool) = "rewrite-data-files.partial-progress.enabled"
-        => |p, v| p.rewrite_data_files.partial_progress.enabled = v;
+        => rewrite_data_files.partial_progress.enabled;
     /// Commits.
     PartialProgressMaxCommits(usize) = "rewrite-data-files.partial-progress.max-commits"
-        => |p, v| p.rewrite_data_files.partial_progress.max_commits = v;
+        => rewrite_data_files.partial_progress.max_commits;
     /// Commits.
     PartialProgressMaxFailedCommits(usize) = "rewrite-data-files.partial-progress.max-failed-commits"
-        => |p, v| p.rewrite_data_files.partial_progress.max_failed_commits = Some(v);
+        => rewrite_data_files.partial_progress.max_failed_commits;
     /// Which partitions.
-    Partitions(PartitionSelection) = "rewrite-data-files.partitions" => |p, v| p.rewrite_data_files.partitions = v;
+    Partitions(PartitionSelection) = "rewrite-data-files.partitions" => rewrite_data_files.partitions;
     /// Whether expiry runs.
-    ExpireEnabled(bool) = "expire-snapshots.enabled" => |p, v| p.expire_snapshots.enabled = v;
+    ExpireEnabled(bool) = "expire-snapshots.enabled" => expire_snapshots.enabled;
     /// Age.
-    ExpireOlderThan(Span) = "expire-snapshots.older-than" => |p, v| p.expire_snapshots.older_than = v;
+    ExpireOlderThan(Span) = "expire-snapshots.older-than" => expire_snapshots.older_than;
     /// Snapshots.
-    RetainLast(usize) = "expire-snapshots.retain-last" => |p, v| p.expire_snapshots.retain_last = v;
+    RetainLast(usize) = "expire-snapshots.retain-last" => expire_snapshots.retain_last;
     /// Whether orphan removal runs.
-    OrphanEnabled(bool) = "remove-orphan-files.enabled" => |p, v| p.remove_orphan_files.enabled = v;
+    OrphanEnabled(bool) = "remove-orphan-files.enabled" => remove_orphan_files.enabled;
     /// Age.
-    OrphanOlderThan(Span) = "remove-orphan-files.older-than" => |p, v| p.remove_orphan_files.older_than = v;
+    OrphanOlderThan(Span) = "remove-orphan-files.older-than" => remove_orphan_files.older_than;
     /// Age.
-    UnprovenMinAge(Span) = "remove-orphan-files.unproven-min-age"
-        => |p, v| p.remove_orphan_files.unproven_min_age = v;
+    UnprovenMinAge(Span) = "remove-orphan-files.unproven-min-age" => remove_orphan_files.unproven_min_age;
 }

@@ -18,8 +18,11 @@ impl Difference {
     pub(super) fn between(old: &Config, new: Config) -> Self {
         let mut kept = Kept(Vec::new());
         let Config { server, limits, metrics, leader_election, traces, catalogs, policies } = new;
-        let server =
-            ServerConfig { listen: kept.old("server.listen", &old.server.listen, server.listen), grace: server.grace };
+        let server = ServerConfig {
+            listen: kept.old("server.listen", &old.server.listen, server.listen),
+            grace: server.grace,
+            admin_token: kept.old("server.admin-token", &old.server.admin_token, server.admin_token),
+        };
         let limits = LimitsConfig {
             memory_bytes: kept.old("limits.memory", &old.limits.memory_bytes, limits.memory_bytes),
             concurrent_tables: limits.concurrent_tables,

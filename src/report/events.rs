@@ -1,24 +1,33 @@
-//! Every occurrence has one function here, which drives its log line, its metrics and, in the sandbox, its line on the terminal.
+//! Every occurrence has one function here, which drives its log line, its metrics, what the API
+//! shows and, in the sandbox, its line on the terminal.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use serde_json::value::to_raw_value;
 
 use crate::clean::{ExpireReport, OrphanReport};
 use crate::cli::print;
 use crate::clock::PhaseTimes;
 use crate::config::{Loaded, Problems};
 use crate::error::{Error, ErrorKind};
-use crate::inspect::TableStats;
+use crate::inspect::{PartitionStats, TableStats};
+use crate::plan::RewritePlan;
 use crate::policy::TableName;
 use crate::report::Action;
+use crate::report::board::view::{self, Doing, QueueStatus};
+use crate::report::board::{Board, Look, Ran};
+use crate::report::health::Health;
 use crate::report::metrics::{self, Backoff, Metrics, Queue, RunCounts, RunRecord, Stored};
 use crate::report::run_report::{RewriteReport, outcome_of};
 use crate::report::vitals::Vital;
+use crate::rewrite::Progress;
 use crate::schedule::control::Pause;
 use crate::schedule::due::{NextStep, Step};
-use crate::schedule::run_table::{CleanUpReport, Run, StepDone, StepReport};
+use crate::schedule::plan_table::{ActionPlan, TablePlan, nothing_to_rewrite, outline};
+use crate::schedule::run_table::{CleanUpReport, Run, StepDone, StepReport, Subject};
 use crate::server::{Liveness, Readiness};
 
 /// Time passes while nothing happens to a table, so its health is judged anew this often.
@@ -38,6 +47,7 @@ pub struct Collected {
 /// Tells the world what happens.
 pub struct Reporter {
     metrics: Arc<Metrics>,
+    board: Arc<Board>,
     readiness: Arc<Readiness>,
     liveness: Arc<Liveness>,
     echo: bool,
@@ -45,13 +55,22 @@ pub struct Reporter {
     tables: Mutex<BTreeMap<TableName, Vital>>,
     /// When health was judged last, milliseconds since the epoch.
     judged_ms: AtomicI64,
+    /// The whole daemon is paused.
+    paused: AtomicBool,
 }
 
 impl Reporter {
-    /// Tells metrics and health, and, if `echo` is set, people who watch: a line on standard output for each step.
-    pub fn new(metrics: Arc<Metrics>, readiness: Arc<Readiness>, liveness: Arc<Liveness>, echo: bool) -> Self {
+    /// Tells metrics, board and health, and, if `echo` is set, people who watch: a line on standard output for each step.
+    pub fn new(
+        metrics: Arc<Metrics>,
+        board: Arc<Board>,
+        readiness: Arc<Readiness>,
+        liveness: Arc<Liveness>,
+        echo: bool,
+    ) -> Self {
         let judged_ms = AtomicI64::new(i64::MIN);
-        Self { metrics, readiness, liveness, echo, tables: Mutex::default(), judged_ms }
+        let (tables, paused) = (Mutex::default(), AtomicBool::new(false));
+        Self { metrics, board, readiness, liveness, echo, tables, judged_ms, paused }
     }
 
     /// The tables that were found and are not gone.
@@ -73,9 +92,12 @@ impl Reporter {
     }
 
     fn judge_all(&self, now_ms: i64) {
+        let paused = self.paused.load(Ordering::Relaxed);
         for (name, vital) in self.lock().iter_mut() {
-            let kinds: Vec<_> = vital.judge(now_ms).into_iter().map(|reason| reason.kind).collect();
+            let reasons = vital.judge(now_ms, paused);
+            let kinds: Vec<_> = reasons.iter().map(|reason| reason.kind).collect();
             self.metrics.set_health(name, &kinds, vital.last_healthy_ms);
+            self.board.judged(name, Health::of(&vital.view(), &reasons), reasons);
         }
     }
 
@@ -89,6 +111,7 @@ impl Reporter {
     pub fn started(&self, listen: &str, loaded: &Loaded, now_ms: i64) {
         self.readiness.config_loaded();
         self.metrics.record_config_load(now_ms, Some(loaded.warnings.len()));
+        self.board.config_loaded(now_ms, loaded);
         let (catalogs, policies) = (loaded.config.catalogs.len(), loaded.config.policies.policies.len());
         tracing::info!(listen, catalogs, policies, version = env!("CARGO_PKG_VERSION"), "started");
     }
@@ -96,6 +119,7 @@ impl Reporter {
     /// The configuration file was read again and is in force; the clients of the catalogs `rebuilt` are new.
     pub fn config_reloaded(&self, loaded: &Loaded, rebuilt: &[String], now_ms: i64) {
         self.metrics.record_config_reload(now_ms, Some(loaded.warnings.len()));
+        self.board.config_loaded(now_ms, loaded);
         self.readiness.only_catalogs(|name| loaded.config.catalogs.contains_key(name));
         for warning in &loaded.warnings {
             tracing::warn!(problem = %warning, "odd in the configuration");
@@ -107,6 +131,7 @@ impl Reporter {
     /// The configuration file was read again and cannot be used; what is in force stays so.
     pub fn config_refused(&self, problems: &Problems, now_ms: i64) {
         self.metrics.record_config_reload(now_ms, None);
+        self.board.config_refused(problems);
         for problem in &problems.0 {
             tracing::error!(%problem, "the configuration is not reloaded; the one before stays in force");
         }
@@ -128,6 +153,7 @@ impl Reporter {
     pub fn leading(&self, leads: bool) {
         self.readiness.standing_by(!leads);
         self.metrics.set_leader(leads);
+        self.board.leads(leads);
     }
 
     /// The scheduler went round, or a replica that stands by looked whether it is its turn.
@@ -143,10 +169,26 @@ impl Reporter {
     pub fn catalog_reached(&self, catalog: &str) {
         self.readiness.catalog_reached(catalog);
         self.metrics.set_catalog_up(catalog, true);
+        self.board.catalog_asked(catalog, None);
     }
 
-    /// Numbers of a table were collected. Those of a table that is gone meanwhile would bring its series back.
-    pub fn stats(&self, name: &TableName, collected: Collected) {
+    /// A table was looked at. Numbers of one that is gone meanwhile would bring its series back.
+    pub fn looked(
+        &self,
+        name: &TableName,
+        subject: &Subject,
+        collected: Collected,
+        partitions: Vec<PartitionStats>,
+        now_ms: i64,
+    ) {
+        let look = Look {
+            stats: &collected.stats,
+            partitions,
+            target_file_size_bytes: collected.target_file_size_bytes,
+            loaded: &subject.table.loaded,
+            policy: &subject.resolved,
+        };
+        self.board.looked(name, look, now_ms);
         self.note(name, |vital| {
             self.metrics.record_stats(name, &collected.stats);
             self.metrics.set_target_file_size(name, collected.target_file_size_bytes);
@@ -162,11 +204,27 @@ impl Reporter {
         self.note(name, |vital| vital.unreadable = Some(error.to_string()));
     }
 
+    /// A compaction was planned.
+    pub fn rewrite_planned(&self, name: &TableName, plan: &RewritePlan, now_ms: i64) {
+        let outline = if plan.groups.is_empty() {
+            ActionPlan::Nothing(nothing_to_rewrite(plan))
+        } else {
+            ActionPlan::Would(outline(plan))
+        };
+        self.board.planned(name, &BTreeMap::from([(Action::RewriteDataFiles, outline)]), now_ms);
+    }
+
+    /// Everything was planned for a table, since somebody asked.
+    pub fn table_planned(&self, name: &TableName, plan: &TablePlan, now_ms: i64) {
+        self.board.planned(name, plan, now_ms);
+    }
+
     /// A table is maintained from now on.
     pub fn table_found(&self, name: &TableName) {
         tracing::info!(table = %name, "maintained from now on");
         self.lock().insert(name.clone(), Vital::default());
         self.metrics.register_table(name);
+        self.board.table_found(name);
     }
 
     /// A table left the catalog or the policies.
@@ -175,6 +233,7 @@ impl Reporter {
         let mut tables = self.lock();
         tables.remove(name);
         self.metrics.forget_table(name);
+        self.board.table_gone(name);
     }
 
     /// A table waits for its next step; `failures` steps in a row have failed before. The next compaction is due at
@@ -188,10 +247,12 @@ impl Reporter {
         quarantined: bool,
     ) {
         tracing::debug!(table = %name, step = next.step.as_str(), at_ms = next.at_ms, why = next.why, "waits");
-        let (step, delay_end_ms) = match next.step {
-            Step::RewriteDataFiles => (metrics::Step::Idle, None),
-            Step::CleanUp => (metrics::Step::Delay, Some(next.at_ms)),
+        let (step, doing, delay_end_ms) = match next.step {
+            Step::RewriteDataFiles => (metrics::Step::Idle, Doing::Idle, None),
+            Step::CleanUp => (metrics::Step::Delay, Doing::Delay, Some(next.at_ms)),
         };
+        let shown = view::Next { step: next.step.as_str(), at_ms: next.at_ms, why: next.why };
+        self.board.table_waits(name, doing, shown, failures, quarantined);
         self.metrics.set_step(name, step);
         self.metrics.set_next(name, next_run_ms, delay_end_ms);
         self.note(name, |vital| vital.waits(next.at_ms, failures, quarantined));
@@ -203,24 +264,32 @@ impl Reporter {
     pub fn table_paused(&self, name: &TableName, pause: &Pause) {
         tracing::info!(table = %name, reason = pause.reason, "paused: no step begins until it is resumed");
         self.metrics.set_table_paused(name, true);
+        self.board.paused(Some(name), Some(pause.into()));
+        self.note(name, |vital| vital.paused = true);
     }
 
     /// An operator let the table go on.
     pub fn table_resumed(&self, name: &TableName) {
         tracing::info!(table = %name, "resumed");
         self.metrics.set_table_paused(name, false);
+        self.board.paused(Some(name), None);
+        self.note(name, |vital| vital.paused = false);
     }
 
     /// An operator stopped everything; what runs comes to its end.
     pub fn daemon_paused(&self, pause: &Pause) {
         tracing::info!(reason = pause.reason, "paused: no step of any table begins until it is resumed");
         self.metrics.set_paused(true);
+        self.board.paused(None, Some(pause.into()));
+        self.paused.store(true, Ordering::Relaxed);
     }
 
     /// An operator let everything go on.
     pub fn daemon_resumed(&self) {
         tracing::info!("resumed");
         self.metrics.set_paused(false);
+        self.board.paused(None, None);
+        self.paused.store(false, Ordering::Relaxed);
     }
 
     /// An operator wants a table compacted now.
@@ -230,6 +299,8 @@ impl Reporter {
 
     /// How many tables run and wait has changed.
     pub fn queue(&self, queue: Queue) {
+        let Queue { running, queued, limit, .. } = queue;
+        self.board.queue(QueueStatus { running, queued, limit });
         self.metrics.set_queue(queue);
     }
 
@@ -239,10 +310,16 @@ impl Reporter {
         self.action_started(name, first_action(step));
     }
 
+    /// A compaction begins, whose progress can be looked at.
+    pub fn rewriting(&self, name: &TableName, progress: Arc<Progress>, now_ms: i64) {
+        self.board.rewriting(name, progress, now_ms);
+    }
+
     /// An action begins.
     pub fn action_started(&self, name: &TableName, action: Action) {
         self.metrics.set_step(name, metrics::Step::Running(action));
         self.metrics.set_next(name, None, None);
+        self.board.table_works(name, action.into());
         self.note(name, |vital| vital.running = true);
     }
 
@@ -263,6 +340,9 @@ impl Reporter {
             tracing::info!(table = %name, %run_id, step, outcome, %report, "step ended");
         }
         record_step(&self.metrics, name, &done.report, finished_ms);
+        for ran in records(&done.report, finished_ms) {
+            self.board.ran(name, &run.run_id.to_string(), ran);
+        }
         if failed {
             self.note(name, |vital| vital.last_failure = done.report.problem());
         }
@@ -277,7 +357,7 @@ impl Reporter {
         } else {
             tracing::info!(table = %name, run_id = %run.run_id, step = step_name, kind, %error, "step not possible; it is tried again later");
         }
-        let run = RunRecord {
+        let record = RunRecord {
             action: first_action(step),
             outcome,
             duration: Duration::ZERO,
@@ -286,7 +366,9 @@ impl Reporter {
             phases: PhaseTimes::default(),
             refused: error.kind() == ErrorKind::Unsupported,
         };
-        self.metrics.record_run(name, &run);
+        self.metrics.record_run(name, &record);
+        let ran = Ran { record, reason: Some(error.to_string()), report: None };
+        self.board.ran(name, &run.run_id.to_string(), ran);
         self.note(name, |vital| vital.last_failure = Some(error.to_string()));
         self.echo(name, &format!("{step_name} {}: {error}", outcome.as_str()));
     }
@@ -296,6 +378,7 @@ impl Reporter {
         tracing::warn!(catalog, %error, "the catalog's tables could not be listed; known tables go on");
         self.readiness.catalog_failed(catalog, &error.to_string());
         self.metrics.set_catalog_up(catalog, false);
+        self.board.catalog_asked(catalog, Some(error.to_string()));
     }
 }
 
@@ -306,41 +389,20 @@ fn first_action(step: Step) -> Action {
     }
 }
 
-/// Counts what a step did.
-pub fn record_step(metrics: &Metrics, name: &TableName, report: &StepReport, finished_ms: i64) {
-    match report {
-        StepReport::RewriteDataFiles(report) => metrics.record_run(name, &rewrite_record(report, finished_ms)),
-        StepReport::CleanUp(report) => record_clean_up(metrics, name, report, finished_ms),
+impl From<&Pause> for view::Pause {
+    fn from(pause: &Pause) -> Self {
+        Self { reason: pause.reason.clone(), since_ms: pause.since_ms }
     }
 }
 
-fn record_clean_up(metrics: &Metrics, name: &TableName, report: &CleanUpReport, finished_ms: i64) {
-    let (expiry, orphans) = (report.expire_snapshots.as_ref(), report.remove_orphan_files.as_ref());
-    metrics.record_run(
-        name,
-        &RunRecord {
-            action: Action::ExpireSnapshots,
-            outcome: report.expire_outcome(),
-            duration: report.expire_duration,
-            finished_ms,
-            counts: expiry.map(expire_counts).unwrap_or_default(),
-            phases: expiry.map(|report| report.phases_ms.clone()).unwrap_or_default(),
-            refused: report.is_refused(Action::ExpireSnapshots),
-        },
-    );
+/// Counts what a step did.
+pub fn record_step(metrics: &Metrics, name: &TableName, report: &StepReport, finished_ms: i64) {
+    for ran in records(report, finished_ms) {
+        metrics.record_run(name, &ran.record);
+    }
+    let StepReport::CleanUp(report) = report else { return };
+    let orphans = report.remove_orphan_files.as_ref();
     let removed = orphans.map(orphan_counts).unwrap_or_default();
-    metrics.record_run(
-        name,
-        &RunRecord {
-            action: Action::RemoveOrphanFiles,
-            outcome: report.orphan_outcome(),
-            duration: report.orphan_duration,
-            finished_ms,
-            counts: removed,
-            phases: orphans.map(|report| report.phases_ms.clone()).unwrap_or_default(),
-            refused: report.is_refused(Action::RemoveOrphanFiles),
-        },
-    );
     if let Some(found) = orphans.filter(|r| r.error.is_none() && r.refused.is_none()) {
         let left = |all: u64, deleted: u64| all.saturating_sub(deleted);
         let stored = Stored {
@@ -351,6 +413,50 @@ fn record_clean_up(metrics: &Metrics, name: &TableName, report: &CleanUpReport, 
         };
         metrics.record_stored(name, stored);
     }
+}
+
+/// The actions of a step, in order.
+fn records(report: &StepReport, finished_ms: i64) -> Vec<Ran> {
+    match report {
+        StepReport::RewriteDataFiles(report) => {
+            let record = rewrite_record(report, finished_ms);
+            vec![Ran { record, reason: report.reason.clone(), report: to_raw_value(report).ok() }]
+        }
+        StepReport::CleanUp(report) => vec![expire_record(report, finished_ms), orphan_record(report, finished_ms)],
+    }
+}
+
+fn expire_record(report: &CleanUpReport, finished_ms: i64) -> Ran {
+    let (action, expiry) = (Action::ExpireSnapshots, report.expire_snapshots.as_ref());
+    let record = RunRecord {
+        action,
+        outcome: report.expire_outcome(),
+        duration: report.expire_duration,
+        finished_ms,
+        counts: expiry.map(expire_counts).unwrap_or_default(),
+        phases: expiry.map(|report| report.phases_ms.clone()).unwrap_or_default(),
+        refused: report.is_refused(action),
+    };
+    let error = expiry.and_then(|report| report.error.as_ref()).map(ToString::to_string);
+    let reason = error.or_else(|| report.not_begun(action));
+    Ran { record, reason, report: expiry.and_then(|report| to_raw_value(report).ok()) }
+}
+
+fn orphan_record(report: &CleanUpReport, finished_ms: i64) -> Ran {
+    let (action, orphans) = (Action::RemoveOrphanFiles, report.remove_orphan_files.as_ref());
+    let record = RunRecord {
+        action,
+        outcome: report.orphan_outcome(),
+        duration: report.orphan_duration,
+        finished_ms,
+        counts: orphans.map(orphan_counts).unwrap_or_default(),
+        phases: orphans.map(|report| report.phases_ms.clone()).unwrap_or_default(),
+        refused: report.is_refused(action),
+    };
+    let error = orphans.and_then(|report| report.error.as_ref()).map(ToString::to_string);
+    let refused = orphans.and_then(|report| report.refused.as_ref()).map(|refused| refused.detail.clone());
+    let reason = error.or(refused).or_else(|| report.not_begun(action));
+    Ran { record, reason, report: orphans.and_then(|report| to_raw_value(report).ok()) }
 }
 
 fn rewrite_record(report: &RewriteReport, finished_ms: i64) -> RunRecord {

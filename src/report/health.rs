@@ -25,7 +25,7 @@ pub const SMALL_FILES: u64 = 10_000;
 pub const DELETE_FILES: u64 = 100;
 
 /// A kind of trouble.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReasonKind {
     /// Steps fail.
@@ -61,7 +61,7 @@ impl ReasonKind {
 }
 
 /// Why a table is unhealthy.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct Reason {
     /// Which kind of trouble.
     #[serde(rename = "reason")]
@@ -79,8 +79,8 @@ pub struct HealthView<'a> {
     pub last_failure: Option<&'a str>,
     /// Left alone until its metadata changes.
     pub quarantined: bool,
-    /// Since when the step that the table waits for has been due, milliseconds since the epoch; failed attempts in between
-    /// do not count. May lie ahead. `None` while a step runs and while the table is paused.
+    /// Since when the step that the table waits for has been due, milliseconds since the epoch, whatever attempts have failed
+    /// since; time in which the table was paused is left out. May lie ahead. `None` while a step runs.
     pub due_since_ms: Option<i64>,
     /// The schedule's period; `None` while it is not known.
     pub period: Option<Duration>,
@@ -91,7 +91,7 @@ pub struct HealthView<'a> {
 }
 
 /// The judgement in one word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Health {
     /// There is no reason against it.

@@ -1,6 +1,7 @@
 //! What happened, for people and machines. Job: run outcomes and table statistics -> metrics and reports.
 //! It changes nothing and decides nothing.
 
+pub mod board;
 pub mod events;
 pub mod health;
 pub mod metrics;
@@ -11,7 +12,7 @@ pub mod vitals;
 use serde::Serialize;
 
 /// What icewright does to a table: one word per action, everywhere.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Action {
     /// Compaction.
@@ -52,7 +53,7 @@ impl std::fmt::Display for Action {
 }
 
 /// How an action ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// Everything planned was done.

@@ -18,7 +18,7 @@ pub struct Vital {
     pub due_since_ms: Option<i64>,
     /// A step runs.
     pub running: bool,
-    /// An operator has paused it, or the whole daemon.
+    /// An operator has paused it.
     pub paused: bool,
     /// The schedule's period.
     pub period: Option<Duration>,
@@ -44,8 +44,12 @@ impl Vital {
         }
     }
 
-    /// Judges, and remembers when the table was healthy.
-    pub fn judge(&mut self, now_ms: i64) -> Vec<Reason> {
+    /// Judges, and remembers when the table was healthy. `all_paused`: no step of any table begins.
+    pub fn judge(&mut self, now_ms: i64, all_paused: bool) -> Vec<Reason> {
+        if self.paused || all_paused {
+            // What waits for an operator begins to wait for a worker afterwards.
+            self.due_since_ms = self.due_since_ms.map(|since_ms| since_ms.max(now_ms));
+        }
         let view = self.view();
         let reasons = reasons(&view, now_ms);
         if Health::of(&view, &reasons) == Health::Healthy {
@@ -60,7 +64,7 @@ impl Vital {
             consecutive_failures: self.consecutive_failures,
             last_failure: self.last_failure.as_deref(),
             quarantined: self.quarantined,
-            due_since_ms: self.due_since_ms.filter(|_| !self.running && !self.paused),
+            due_since_ms: self.due_since_ms.filter(|_| !self.running),
             period: self.period,
             stats: self.stats.as_ref(),
             unreadable: self.unreadable.as_deref(),
@@ -76,7 +80,7 @@ mod tests {
     const HOUR_MS: i64 = 3_600_000;
 
     fn kinds(vital: &mut Vital, now_ms: i64) -> Vec<ReasonKind> {
-        vital.judge(now_ms).into_iter().map(|reason| reason.kind).collect()
+        vital.judge(now_ms, false).into_iter().map(|reason| reason.kind).collect()
     }
 
     fn hourly() -> Vital {
@@ -106,6 +110,10 @@ mod tests {
         assert_eq!(kinds(&mut vital, late), []);
         (vital.running, vital.paused) = (false, true);
         assert_eq!(kinds(&mut vital, late), []);
+        vital.paused = false;
+        assert_eq!(kinds(&mut vital, late + HOUR_MS), [], "the pause does not count");
+        assert_eq!(kinds(&mut vital, late + HOUR_MS + 1), [ReasonKind::Overdue]);
+        assert_eq!(vital.judge(late + 9 * HOUR_MS, true), []);
     }
 
     #[test]

@@ -36,13 +36,14 @@ mod work;
 mod writer;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use iceberg::spec::DataFile;
 use tokio_util::sync::CancellationToken;
 
 use crate::catalog::LoadedTable;
 use crate::error::{Error, Result};
+use crate::plan::FileGroup;
 use crate::run_id::RunId;
 use crate::storage::StoreRef;
 use crate::table::FileEntry;
@@ -90,12 +91,43 @@ pub struct RewriteContext {
     pub progress: Arc<Progress>,
 }
 
-/// How far rewrites have come, for terminals and metrics. All counters only grow.
+/// How far a compaction has come, for whoever watches. All counters only grow.
 #[derive(Debug, Default)]
 pub struct Progress {
     rows: AtomicU64,
     bytes_read: AtomicU64,
     bytes_written: AtomicU64,
+    phase: AtomicU8,
+    planned_groups: AtomicU64,
+    planned_bytes: AtomicU64,
+    finished_groups: AtomicU64,
+}
+
+/// What a compaction is busy with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Reads manifests.
+    Inspect,
+    /// Chooses files.
+    Plan,
+    /// Reads and writes data files.
+    Rewrite,
+    /// Changes the table. Groups that do not belong to the commit go on meanwhile.
+    Commit,
+}
+
+impl Phase {
+    const ALL: [Self; 4] = [Self::Inspect, Self::Plan, Self::Rewrite, Self::Commit];
+
+    /// The name in metrics and in the API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Inspect => "inspect",
+            Self::Plan => "plan",
+            Self::Rewrite => "rewrite",
+            Self::Commit => "commit",
+        }
+    }
 }
 
 impl Progress {
@@ -112,6 +144,42 @@ impl Progress {
     /// Bytes of outputs sent to the store.
     pub fn bytes_written(&self) -> u64 {
         self.bytes_written.load(Ordering::Relaxed)
+    }
+
+    /// What is being done.
+    pub fn phase(&self) -> Phase {
+        Phase::ALL.get(usize::from(self.phase.load(Ordering::Relaxed))).copied().unwrap_or(Phase::Inspect)
+    }
+
+    /// File groups planned; 0 until the plan is made.
+    pub fn planned_groups(&self) -> u64 {
+        self.planned_groups.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of data files in the planned groups.
+    pub fn planned_bytes(&self) -> u64 {
+        self.planned_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Groups rewritten or given up.
+    pub fn finished_groups(&self) -> u64 {
+        self.finished_groups.load(Ordering::Relaxed)
+    }
+
+    /// Something else is being done from now on.
+    pub fn enter(&self, phase: Phase) {
+        self.phase.store(phase as u8, Ordering::Relaxed);
+    }
+
+    /// The plan is made.
+    pub fn planned(&self, groups: &[FileGroup]) {
+        self.planned_groups.store(groups.len() as u64, Ordering::Relaxed);
+        self.planned_bytes.store(groups.iter().map(|group| group.input_bytes).sum(), Ordering::Relaxed);
+    }
+
+    /// A group is done, well or not.
+    pub fn finish_group(&self) {
+        self.finished_groups.fetch_add(1, Ordering::Relaxed);
     }
 
     fn add_rows(&self, rows: u64) {

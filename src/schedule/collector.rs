@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::inspect::collect_stats;
+use crate::inspect::{collect_partition_stats, collect_stats};
 use crate::plan::sizes::Sizes;
 use crate::policy::TableName;
 use crate::report::events::{Collected, Reporter};
@@ -22,6 +22,8 @@ use crate::schedule::settings::Settings;
 
 /// Tables looked at at the same time.
 const TABLES_CONCURRENCY: usize = 4;
+/// Partitions shown of a table.
+const PARTITIONS_MAX: usize = 100;
 /// How often the collector looks for tables that are due; a new table is seen this soon.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -70,7 +72,11 @@ async fn look(env: &Env, fleet: &Fleet, reporter: &Reporter, name: TableName) {
 
 async fn collect(env: &Env, fleet: &Fleet, reporter: &Reporter, name: &TableName) -> Result<()> {
     let subject = Subject::load(fleet, name).await?;
-    reporter.stats(name, collect_of(env, &subject).await?);
+    let collected = collect_of(env, &subject).await?;
+    // Its manifests were summarised just now.
+    let partitions =
+        collect_partition_stats(&subject.table, &env.manifests, PARTITIONS_MAX, INSPECT_CONCURRENCY).await?;
+    reporter.looked(name, &subject, collected, partitions, env.clock.now_ms());
     Ok(())
 }
 

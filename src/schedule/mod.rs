@@ -6,6 +6,7 @@ pub mod due;
 mod entry;
 pub mod env;
 pub mod fleet;
+pub mod plan_table;
 pub mod rewrite_data_files;
 pub mod run_table;
 pub mod scheduler;

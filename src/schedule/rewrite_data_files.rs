@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, Span};
 
 use crate::clock::Stopwatch;
 use crate::commit::{CommitContext, CommitResult, StartSnapshot, commit_rewrite};
@@ -17,20 +18,30 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::inspect::inspect_table;
 use crate::plan::{FileGroup, RewritePlan, changed_since_last_rewrite, check_rewrite_plan, plan_rewrite_data_files};
 use crate::policy::{PartitionSelection, TablePolicy};
-use crate::report::run_report::RewriteReport;
-use crate::rewrite::{Progress, RewriteContext, RewriteResult, rewrite_file_group};
+use crate::report::Outcome;
+use crate::report::run_report::{RewriteReport, outcome_of};
+use crate::rewrite::{Phase, Progress, RewriteContext, RewriteResult, rewrite_file_group};
 use crate::run_id::{RunId, SUMMARY_PLANNED_SNAPSHOT, SUMMARY_RUN_COMPLETE};
 use crate::schedule::env::Env;
 use crate::storage::delete_files::{Proof, delete_files};
 use crate::table::TableHandle;
+use crate::telemetry::{self, phase_span};
 
 /// Manifests read at the same time while inspecting one table.
 pub(crate) const INSPECT_CONCURRENCY: usize = 16;
 
-const INSPECT: &str = "inspect";
-const PLAN: &str = "plan";
-const REWRITE: &str = "rewrite";
-const COMMIT: &str = "commit";
+const INSPECT: &str = Phase::Inspect.as_str();
+const PLAN: &str = Phase::Plan.as_str();
+const REWRITE: &str = Phase::Rewrite.as_str();
+const COMMIT: &str = Phase::Commit.as_str();
+
+/// Who watches a compaction.
+pub struct Watcher<'a> {
+    /// Told how far it has come.
+    pub progress: Arc<Progress>,
+    /// Told what is going to be done.
+    pub planned: &'a (dyn Fn(&RewritePlan) + Sync),
+}
 
 /// Plans a compaction of the table as it is now; `Err(reason)` in the inner result when there is nothing to plan.
 pub async fn plan(
@@ -39,7 +50,7 @@ pub async fn plan(
     policy: &TablePolicy,
     commit_interval: Duration,
 ) -> Result<std::result::Result<RewritePlan, String>> {
-    plan_timed(env, table, policy, commit_interval, &mut Stopwatch::start()).await
+    plan_timed(env, table, policy, commit_interval, &Progress::default(), &mut Stopwatch::start()).await
 }
 
 async fn plan_timed(
@@ -47,6 +58,7 @@ async fn plan_timed(
     table: &TableHandle,
     policy: &TablePolicy,
     commit_interval: Duration,
+    progress: &Progress,
     stopwatch: &mut Stopwatch,
 ) -> Result<std::result::Result<RewritePlan, String>> {
     if !policy.rewrite_data_files.enabled {
@@ -62,11 +74,14 @@ async fn plan_timed(
     if takes_all && !changed_since_last_rewrite(&table.loaded) {
         return Ok(Err("no new snapshot since the last compaction".into()));
     }
-    let state = inspect_table(table, &env.manifests, INSPECT_CONCURRENCY).await;
+    let state = inspect_table(table, &env.manifests, INSPECT_CONCURRENCY).instrument(phase_span!("inspect")).await;
     stopwatch.end(INSPECT);
     let state = state?;
-    let plan = plan_rewrite_data_files(&state, policy, commit_interval, env.clock.now_ms())?;
-    check_rewrite_plan(&plan, &state, &policy.rewrite_data_files)?;
+    progress.enter(Phase::Plan);
+    let plan = phase_span!("plan").in_scope(|| {
+        let plan = plan_rewrite_data_files(&state, policy, commit_interval, env.clock.now_ms())?;
+        check_rewrite_plan(&plan, &state, &policy.rewrite_data_files).map(|()| plan)
+    })?;
     stopwatch.end(PLAN);
     Ok(Ok(plan))
 }
@@ -78,7 +93,7 @@ pub async fn rewrite_data_files(
     policy: &TablePolicy,
     commit_interval: Duration,
     run_id: RunId,
-    progress: Arc<Progress>,
+    watcher: &Watcher<'_>,
 ) -> RewriteReport {
     let started = env.clock.now_ms();
     let mut stopwatch = Stopwatch::start();
@@ -86,15 +101,19 @@ pub async fn rewrite_data_files(
         biased;
         // Planning only reads, so it may end anywhere.
         () = env.cancel.cancelled() => Err(Error::new(ErrorKind::Cancelled, "stopped while planning")),
-        planned = plan_timed(env, table, policy, commit_interval, &mut stopwatch) => planned,
+        planned = plan_timed(env, table, policy, commit_interval, &watcher.progress, &mut stopwatch) => planned,
     };
+    if let Ok(Ok(plan)) = &planned {
+        (watcher.planned)(plan);
+        watcher.progress.planned(&plan.groups);
+    }
     let mut report = match planned {
         Err(error) => RewriteReport::failed(&error),
         Ok(Err(reason)) => RewriteReport::skipped(reason),
         Ok(Ok(plan)) => match plan.snapshot.as_deref() {
             Some(snapshot) if !plan.groups.is_empty() => {
                 let start = StartSnapshot::of(&table.loaded, snapshot);
-                let run = Rewriting::new(env, table, policy, run_id, start, &plan, progress);
+                let run = Rewriting::new(env, table, policy, run_id, start, &plan, watcher.progress.clone());
                 let mut run = Rewriting { stopwatch, ..run };
                 run.execute(plan.groups).await;
                 run.stopwatch.end(REWRITE);
@@ -111,6 +130,21 @@ pub async fn rewrite_data_files(
     report.duration_ms = env.clock.now_ms() - started;
     report.phases_ms = stopwatch.times();
     report
+}
+
+/// Rewrites a group, and lets the span around tell how that ended.
+async fn rewrite_traced(context: &RewriteContext, group: &FileGroup) -> Result<RewriteResult> {
+    let result = rewrite_file_group(context, group).await;
+    let outcome = result.as_ref().map_or_else(|error| outcome_of(error.kind()), |_| Outcome::Success);
+    let of = |count: fn(&RewriteResult) -> u64| result.as_ref().map_or(0, count);
+    let counts = [
+        ("rewritten_data_files", of(|r| r.rewritten.len() as u64)),
+        ("rewritten_bytes", of(|r| r.input_bytes)),
+        ("added_data_files", of(|r| r.added.len() as u64)),
+        ("added_bytes", of(|r| r.output_bytes)),
+    ];
+    telemetry::ended(&Span::current(), outcome.as_str(), outcome.is_failure(), &counts);
+    result
 }
 
 /// A compaction under way.
@@ -182,16 +216,19 @@ impl<'a> Rewriting<'a> {
             threads: self.env.threads.div_ceil(concurrency.min(groups.len()).max(1)),
             progress: self.progress.clone(),
         });
+        self.progress.enter(Phase::Rewrite);
         let mut waiting = groups.into_iter();
         let mut running = JoinSet::new();
         loop {
             while running.len() < concurrency && !self.cancel.is_cancelled() {
                 let Some(group) = waiting.next() else { break };
                 let context = context.clone();
-                running.spawn(async move { rewrite_file_group(&context, &group).await });
+                let span = phase_span!("file-group", group = group.index);
+                running.spawn(async move { rewrite_traced(&context, &group).await }.instrument(span));
             }
             let Some(joined) = running.join_next().await else { break };
             let result = joined.unwrap_or_else(|e| Err(Error::internal(format!("file group panicked: {e}"))));
+            self.progress.finish_group();
             self.finish_group(result).await;
         }
         self.report.abandoned_groups += waiting.len();
@@ -255,7 +292,10 @@ impl<'a> Rewriting<'a> {
             (SUMMARY_PLANNED_SNAPSHOT, start.snapshot_id.to_string()),
         ];
         self.stopwatch.end(REWRITE);
-        let result = commit_rewrite(&self.table, &start, &batch, &context, self.env.clock.as_ref()).await;
+        self.progress.enter(Phase::Commit);
+        let committing = commit_rewrite(&self.table, &start, &batch, &context, self.env.clock.as_ref());
+        let result = committing.instrument(phase_span!("commit")).await;
+        self.progress.enter(Phase::Rewrite);
         self.stopwatch.end(COMMIT);
         match result {
             CommitResult::Committed(done) => {

@@ -7,17 +7,21 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::sync::mpsc;
+use tracing::{Instrument, Span};
 
 use super::due::{self, NextStep, Standing, Step};
 use super::env::Env;
 use super::fleet::Fleet;
+use super::rewrite_data_files::Watcher;
 use super::run_table::{Run, StepDone, Subject, clean_up_step, rewrite_step};
 use crate::error::{Error, Result};
+use crate::plan::RewritePlan;
 use crate::policy::TableName;
 use crate::report::Action;
 use crate::report::events::Reporter;
 use crate::rewrite::Progress;
 use crate::table::history::last_own_run;
+use crate::telemetry;
 
 /// How often a catalog is asked for its tables.
 const DISCOVER_EVERY: Duration = Duration::from_secs(30);
@@ -82,12 +86,18 @@ impl Shared {
         quarantine: Option<String>,
     ) -> Finished {
         // What a panic leaves behind is dropped or lies behind locks that bear it.
-        let work = AssertUnwindSafe(self.advance(&name, run, task, quarantine)).catch_unwind();
-        let progress = match work.await {
+        let work = AssertUnwindSafe(self.advance(&name, run, task.clone(), quarantine)).catch_unwind();
+        // A look at a table is no run yet.
+        let span = if matches!(task, Task::Do(_)) { run.span(&name) } else { Span::none() };
+        let progress = match work.instrument(span.clone()).await {
             Ok(Ok(progress)) => progress,
             Ok(Err(error)) => Progressed::NotBegun(error),
             Err(panic) => Progressed::Panicked(Error::internal(format!("panicked: {}", panic_text(panic.as_ref())))),
         };
+        if let Progressed::Stepped(done, _) = &progress {
+            let outcome = done.report.outcome();
+            telemetry::ended(&span, outcome.as_str(), outcome.is_failure(), &[]);
+        }
         Finished { name, run, step, progress }
     }
 
@@ -105,7 +115,10 @@ impl Shared {
         let done = match step {
             Step::RewriteDataFiles => {
                 reporter.step_started(name, run, step);
-                rewrite_step(env, &subject, run, Arc::new(Progress::default())).await
+                let progress = Arc::new(Progress::default());
+                reporter.rewriting(name, progress.clone(), env.clock.now_ms());
+                let planned = |plan: &RewritePlan| reporter.rewrite_planned(name, plan, env.clock.now_ms());
+                rewrite_step(env, &subject, run, &Watcher { progress, planned: &planned }).await
             }
             Step::CleanUp => {
                 let now = env.clock.now_ms();

@@ -1,24 +1,32 @@
-//! HTTP: metrics and health. It shows state and changes none.
+//! HTTP: the page, the API, metrics and health. It shows state; what it can ask for goes through [`Operate`].
 //!
 //! | path | answers |
 //! |---|---|
+//! | `/`, `/main.js` ... | the page |
+//! | `/api/v1/*` | what the page shows, and buttons for whoever has the admin token: see `docs/api.md` |
 //! | `/livez` | 200 while the scheduler ticks, else 503; never asks a catalog or store |
 //! | `/readyz` | 200 once the configuration is loaded and each catalog was reached, else 503 with the reasons |
 //! | `/healthz` | both together; `?verbose` lists every check |
 //! | `/metrics` | everything in [`crate::report::metrics`], in Prometheus' text format |
 
+mod api;
+mod assets;
 mod health;
+mod limits;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use api::{ApiState, Operate, Planning, TokenSource, document};
 use axum::Router;
-use axum::extract::{Query, State};
-use axum::http::{StatusCode, header};
+use axum::extract::{Query, Request, State};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 pub use health::{Check, Liveness, Readiness};
+use limits::Limited;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -43,7 +51,19 @@ pub struct ServerState {
     pub clock: Arc<dyn Clock>,
     /// Which log lines are written.
     pub log_filter: FilterHandle,
+    /// What the API shows and reaches.
+    pub api: ApiState,
 }
+
+/// Sent with everything: browsers run nothing that does not come from here, and show it in nobody's frame.
+const HEADERS: [(HeaderName, &str); 3] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+];
 
 /// All paths.
 pub fn router(state: ServerState) -> Router {
@@ -52,12 +72,24 @@ pub fn router(state: ServerState) -> Router {
         .route("/readyz", get(readyz))
         .route("/healthz", get(healthz))
         .route("/metrics", get(metrics))
+        .merge(assets::router())
+        .merge(api::router())
+        .layer(from_fn(with_headers))
         .with_state(state)
+}
+
+async fn with_headers(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
 }
 
 /// Answers until `shutdown`, and then for at most five seconds more.
 pub async fn serve(listener: TcpListener, state: ServerState, shutdown: CancellationToken) -> Result<()> {
-    let server = axum::serve(listener, router(state)).with_graceful_shutdown(shutdown.clone().cancelled_owned());
+    let server =
+        axum::serve(Limited::new(listener), router(state)).with_graceful_shutdown(shutdown.clone().cancelled_owned());
     let deadline = async {
         shutdown.cancelled().await;
         tokio::time::sleep(DRAIN).await;

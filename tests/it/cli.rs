@@ -2,129 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::sync::Arc;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
-use icewright::catalog::Catalog;
-use icewright::catalog::rest::{Auth, RestCatalog, RestCatalogConfig};
 use icewright::sandbox::catalog::CatalogServer;
-use icewright::sandbox::writers::{create_tables, write_once};
-use icewright::storage;
 use serde_json::Value;
-use tempfile::TempDir;
 use tokio::runtime::Runtime;
-use tokio_util::sync::CancellationToken;
 
-use crate::interop::process::{ICEWRIGHT, Process, free_port, wait_for};
+use crate::interop::process::{Process, free_port, wait_for};
+use crate::support::command::{Lake, icewright, run, write_config};
 
-/// An embedded catalog with the sandbox's two tables, three commits each.
-pub(crate) struct Lake {
-    pub(crate) dir: TempDir,
-    pub(crate) uri: String,
-    stop: CancellationToken,
-    runtime: Runtime,
-}
-
-impl Lake {
-    pub(crate) fn start() -> Self {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        let runtime = Runtime::new().expect("a runtime");
-        let stop = CancellationToken::new();
-        let uri = runtime.block_on(async {
-            let server = CatalogServer::open(dir.path()).expect("open the catalog");
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bind");
-            let uri = format!("http://{}", listener.local_addr().expect("an address"));
-            tokio::spawn(server.serve(listener, stop.clone()));
-            create_tables(&uri).await.expect("create the tables");
-            for _ in 0..3 {
-                write(&uri).await;
-            }
-            uri
-        });
-        Self { dir, uri, stop, runtime }
-    }
-
-    /// One more commit to each table.
-    fn write(&self) {
-        self.runtime.block_on(write(&self.uri));
-    }
-
-    pub(crate) fn dir(&self) -> &Path {
-        self.dir.path()
-    }
-
-    /// A configuration with this delay and more sections.
-    pub(crate) fn config_with(&self, delay: &str, more: &str) -> PathBuf {
-        let path = self.config(delay, 1);
-        let text = std::fs::read_to_string(&path).expect("the file");
-        std::fs::write(&path, format!("{more}{text}")).expect("write");
-        path
-    }
-
-    /// A configuration with this delay, and a server on this port.
-    pub(crate) fn config(&self, delay: &str, port: u16) -> PathBuf {
-        let path = self.dir.path().join(format!("icewright-{port}.toml"));
-        write_config(&path, &self.uri, delay, port);
-        path
-    }
-}
-
-async fn write(uri: &str) {
-    let config = RestCatalogConfig {
-        name: "lake".into(),
-        uri: uri.to_owned(),
-        warehouse: None,
-        properties: Default::default(),
-        auth: Auth::None,
-    };
-    let catalog: Arc<dyn Catalog> = Arc::new(RestCatalog::connect(config).await.expect("connect"));
-    write_once(catalog, storage::open(&Default::default())).await.expect("write");
-}
-
-impl Drop for Lake {
-    fn drop(&mut self) {
-        self.stop.cancel();
-    }
-}
-
-fn write_config(path: &Path, uri: &str, delay: &str, port: u16) {
-    let text = format!(
-        r#"[server]
-listen = "127.0.0.1:{port}"
-grace = "20s"
-[limits]
-memory = "512MiB"
-[catalogs.lake]
-uri = "{uri}"
-auth = {{ type = "none" }}
-properties = {{ "client.max-retries" = "0" }}
-[[policies]]
-name = "shop"
-tables = ["lake.shop.*"]
-commit-interval = "1s"
-every = "1h"
-delay = "{delay}"
-[policies.rewrite-data-files]
-rewrite-all = true
-"#
-    );
-    std::fs::write(path, text).expect("write a configuration");
-}
-
-pub(crate) fn icewright(arguments: &[&str]) -> Command {
-    let mut command = Command::new(ICEWRIGHT);
-    command.args(arguments).env_remove("ICEWRIGHT_CONFIG").env_remove("ICEWRIGHT_LOG").stdin(Stdio::null());
-    command
-}
-
-pub(crate) fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let Output { status, stdout, stderr } = icewright(arguments).output().expect("start icewright");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
-    (status.code(), text(stdout), text(stderr))
-}
-
-fn json_lines(text: &str) -> Vec<Value> {
+pub(crate) fn json_lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
 }
 
@@ -145,84 +33,6 @@ fn assert_kebab_case(value: &Value) {
         Value::Array(values) => values.iter().for_each(assert_kebab_case),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
-}
-
-#[test]
-fn help_tells_of_every_command_and_wrong_arguments_are_refused() {
-    let (code, help, _) = run(&["--help"]);
-    assert_eq!(code, Some(0));
-    for command in ["sandbox", "catalog", "run", "check", "plan", "once", "inspect", "completions"] {
-        assert!(help.lines().any(|line| line.trim_start().starts_with(command)), "{command} in {help}");
-        let (code, help, _) = run(&[command, "--help"]);
-        assert_eq!(code, Some(0));
-        assert!(help.contains("Usage:") && help.contains(&format!("  icewright {command}")), "{help}");
-    }
-    for wrong in [
-        &["mend"][..],
-        &["once"],
-        &["inspect", "--config", "x.toml"],
-        &["sandbox", "--for", "soon"],
-        &["completions", "cobol"],
-        &["check", "--config", "x.toml", "--log-format", "xml"],
-    ] {
-        let (code, out, err) = run(wrong);
-        assert_eq!((code, out.as_str()), (Some(2), ""), "{wrong:?}");
-        assert!(err.contains("error:") && err.contains("--help"), "{err}");
-    }
-}
-
-/// Rows of the README's table of exit codes: code and meaning.
-fn documented_exit_codes() -> Vec<(String, String)> {
-    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).expect("the README");
-    let rows = readme.lines().skip_while(|line| !line.starts_with("| exit code |")).skip(2);
-    let cells = |row: &str| {
-        let cells: Vec<_> = row.split('|').map(str::trim).collect();
-        (cells[1].to_owned(), cells[2].to_owned())
-    };
-    rows.take_while(|line| line.starts_with('|')).map(cells).collect()
-}
-
-#[test]
-fn the_readme_and_the_help_tell_the_same_exit_codes() {
-    let help = run(&["--help"]).1;
-    let told = help.lines().skip_while(|line| *line != "Exit codes:").skip(1).take_while(|line| !line.is_empty());
-    let split = |line: &str| line.trim().split_once(' ').map(|(code, text)| (code.to_owned(), text.trim().to_owned()));
-    let told: Vec<_> = told.map(|line| split(line).unwrap_or_else(|| panic!("{line}"))).collect();
-    assert_eq!(told, documented_exit_codes());
-    assert!(told.len() >= 4, "{told:?}");
-}
-
-#[test]
-fn version_tells_commit_and_compiler() {
-    let (code, out, _) = run(&["--version"]);
-    let rest = out.trim().strip_prefix(concat!("icewright ", env!("CARGO_PKG_VERSION"), " (")).expect(&out);
-    let (revision, rustc) = rest.strip_suffix(')').and_then(|rest| rest.split_once(", rustc ")).expect(&out);
-    assert_eq!((code, revision, rustc), (Some(0), icewright::version::REVISION, icewright::version::RUSTC));
-    assert!(rustc.starts_with("1."), "{rustc}");
-    let commit = revision.trim_end_matches("+dev");
-    let is_commit = commit.len() == 12 && commit.bytes().all(|b| b.is_ascii_hexdigit());
-    assert!(is_commit || revision == "unknown" || option_env!("ICEWRIGHT_REVISION") == Some(revision), "{revision}");
-}
-
-#[test]
-fn completions_are_scripts_that_know_the_commands() {
-    for (shell, word) in [("bash", "complete -F"), ("zsh", "#compdef icewright"), ("fish", "complete -c icewright")] {
-        let (code, out, err) = run(&["completions", shell]);
-        assert_eq!((code, err.as_str()), (Some(0), ""));
-        assert!(out.contains(word) && out.contains("inspect") && out.contains("log-filter"), "{shell}");
-    }
-}
-
-#[test]
-fn a_log_filter_is_checked_before_anything_starts() {
-    let (code, _, err) = run(&["catalog", "--dir", "/nonexistent", "--log-filter", "inof"]);
-    assert_eq!(code, Some(2));
-    assert!(err.contains("\"inof\" is no level") && err.contains("write a level"), "{err}");
-    let with_variable = |value: &str| {
-        let mut command = icewright(&["catalog", "--dir", "/proc/nonexistent"]);
-        command.env("ICEWRIGHT_LOG", value).output().expect("start icewright").status.code()
-    };
-    assert_eq!((with_variable("icewright=loud"), with_variable("")), (Some(2), Some(1)));
 }
 
 #[test]
@@ -263,10 +73,10 @@ fn plan_once_and_inspect_tell_machines_and_people() {
         "delay-s",
         "expire-snapshots",
         "next-step",
-        "origins",
         "policies",
         "remove-orphan-files",
         "rewrite-data-files",
+        "settings",
         "table",
     ];
     for plan in &plans {
@@ -306,55 +116,6 @@ fn plan_once_and_inspect_tell_machines_and_people() {
     let (code, out, _) = run(&["once", "--config", config, "lake.shop.orders", "--no-wait"]);
     assert_eq!(code, Some(0));
     assert!(out.starts_with("lake.shop.orders: success\n") && out.contains("no new snapshot"), "{out}");
-}
-
-#[test]
-fn once_without_waiting_says_what_is_not_due() {
-    let lake = Lake::start();
-    let config = lake.config("1h", 1);
-    let config = config.to_str().expect("a path of text");
-    let (code, out, _) = run(&["once", "--config", config, "lake.shop.orders", "--no-wait", "--json"]);
-    let report = &json_lines(&out)[0];
-    assert_eq!((code, report["steps"].as_array().map(Vec::len)), (Some(0), Some(1)));
-    assert!(report["not-due"].as_str().is_some_and(|why| why.ends_with(" left")), "{report}");
-}
-
-/// As a CronJob does on a table that is written all the time.
-#[test]
-fn passes_without_waiting_clean_up_after_each_other() {
-    let lake = Lake::start();
-    let pass = |delay: &str| {
-        let config = lake.config(delay, 1);
-        let config = config.to_str().expect("a path of text");
-        let (code, out, err) = run(&["once", "--config", config, "lake.shop.orders", "--no-wait", "--json"]);
-        assert_eq!(code, Some(0), "{out}{err}");
-        let report = json_lines(&out).remove(0);
-        let steps = report["steps"].as_array().expect("steps").clone();
-        (steps, report["not-due"].as_str().map(str::to_owned))
-    };
-    let names = |steps: &[Value]| -> Vec<String> {
-        steps.iter().filter_map(|step| step["step"].as_str()).map(str::to_owned).collect()
-    };
-    let (steps, _) = pass("1h");
-    assert_eq!(names(&steps), ["rewrite-data-files"]);
-    assert_eq!(steps[0]["outcome"], "success");
-
-    // There is something to compact, and the clean-ups would be put off by it.
-    lake.write();
-    let (steps, not_due) = pass("1h");
-    assert_eq!(names(&steps), [""; 0]);
-    assert!(not_due.is_some_and(|why| why.contains(" left")));
-
-    // The delay is over, and a commit of this pass begins the next.
-    let (steps, _) = pass("1ms");
-    assert_eq!(names(&steps)[..2], ["clean-up", "rewrite-data-files"]);
-    assert_eq!(steps[0]["expire-snapshots"]["outcome"], "committed");
-    assert_eq!(steps[1]["outcome"], "success");
-    assert!(steps[1]["added-data-files"].as_u64() > Some(0), "{}", steps[1]);
-
-    // Nothing is left to compact: one clean-up is enough.
-    let (steps, not_due) = pass("1ms");
-    assert_eq!((names(&steps), not_due), (vec!["clean-up".to_owned(), "rewrite-data-files".to_owned()], None));
 }
 
 #[test]
@@ -448,20 +209,6 @@ fn the_daemon_is_ready_once_the_catalog_answers_and_ends_when_told() {
     daemon.wait_ready(&format!("http://127.0.0.1:{port}/readyz"));
     assert_eq!(daemon.terminate(), Some(0));
     assert_eq!(catalog.terminate(), Some(0));
-}
-
-#[test]
-fn leader_election_outside_a_pod_is_refused_with_a_cure() {
-    let dir = tempfile::tempdir().expect("a temporary directory");
-    let config = dir.path().join("icewright.toml");
-    write_config(&config, "http://127.0.0.1:1", "1s", free_port());
-    let text = std::fs::read_to_string(&config).expect("the file");
-    std::fs::write(&config, format!("leader-election.enabled = true\n{text}")).expect("write");
-    let mut command = icewright(&["run", "--config", &config.to_string_lossy()]);
-    let output = command.env_remove("KUBERNETES_SERVICE_HOST").output().expect("start icewright");
-    let err = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{err}");
-    assert!(err.contains("KUBERNETES_SERVICE_HOST") && err.contains("leader-election.enabled = false"), "{err}");
 }
 
 pub(crate) fn get(port: u16, path: &str) -> (u16, String) {

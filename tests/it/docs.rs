@@ -7,10 +7,12 @@ use icewright::config::Config;
 use icewright::policy::Setting;
 use icewright::report::metrics::{ALL, Kind};
 
-const PAGES: [&str; 6] = [
+const PAGES: [&str; 8] = [
     "README.md",
+    "docs/api.md",
     "docs/configuration.md",
     "docs/deployment.md",
+    "docs/json.md",
     "docs/metrics.md",
     "docs/operations.md",
     "deploy/helm/icewright/README.md",

@@ -8,8 +8,8 @@ use icewright::policy::TableName;
 use icewright::report::metrics::Metrics;
 use icewright::report::push::Pushgateway;
 
-use crate::cli::{Lake, run};
 use crate::interop::process::{Process, free_port};
+use crate::support::command::{Lake, run};
 use crate::support::http_server::{HttpServer, Reply};
 
 /// A gateway at work.
@@ -23,7 +23,8 @@ impl Gateway {
         let address = format!("127.0.0.1:{}", free_port());
         let url = format!("http://{address}");
         let mut command = Command::new("prometheus-pushgateway");
-        command.arg(format!("--web.listen-address={address}"));
+        // Debian's would keep what it is given in a folder of the machine.
+        command.args([&format!("--web.listen-address={address}"), "--persistence.file="]);
         let mut process = Process::start("prometheus-pushgateway", &mut command, dir.join("pushgateway.log"));
         process.wait_ready(&format!("{url}/-/ready"));
         Self { url, _process: process }

@@ -220,7 +220,7 @@ async fn reads_end_with_the_catalog_s_own_words() {
         let error = catalog.load_table(&ident()).await.unwrap_err();
         assert_eq!((error.kind(), server.targets("/tables/t").len()), (kind, requests), "{reply:?}");
         let text = error.to_string();
-        assert!(text.contains(words) && text.contains("load table db.t") && text.contains("lake"), "{text}");
+        assert!(text.contains(words) && text.contains("/namespaces/db/tables/t") && text.contains("lake"), "{text}");
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::process::{Command, Stdio};
 
-use crate::cli::{Lake, icewright};
 use crate::interop::process::ICEWRIGHT;
+use crate::support::command::{Lake, icewright};
 
 /// Everything that a command writes to a terminal of 100 columns.
 fn on_terminal(variables: &[(&str, &str)], arguments: &str) -> String {

@@ -56,7 +56,8 @@ pub struct RunRecord {
 }
 
 /// What a run did, as far as it is certain.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "kebab-case")]
 pub struct RunCounts {
     /// Data files replaced.
     pub rewritten_data_files: u64,

@@ -85,8 +85,8 @@ pub fn committed(metadata: &TableMetadata) -> Result<u64> {
 }
 
 /// Makes the tables in the catalog at `base_uri` if they are not there, with a commit to each, so that whoever looks at them
-/// finds something. Gives the connection for [`write_until`].
-pub async fn begin(base_uri: String) -> Result<Arc<dyn Catalog>> {
+/// finds something.
+pub async fn begin(base_uri: String) -> Result<Writers> {
     create_tables(&base_uri).await?;
     let config = RestCatalogConfig {
         name: "sandbox".into(),
@@ -96,34 +96,39 @@ pub async fn begin(base_uri: String) -> Result<Arc<dyn Catalog>> {
         auth: Auth::None,
     };
     let catalog: Arc<dyn Catalog> = Arc::new(RestCatalog::connect(config).await?);
-    write_once(Arc::clone(&catalog), storage::open(&HashMap::new())).await?;
-    Ok(catalog)
+    let store = storage::open(&HashMap::new());
+    write_once(Arc::clone(&catalog), Arc::clone(&store)).await?;
+    Ok(Writers { catalog, store })
 }
 
-/// Writes to both tables, which are there, every `interval` until `shutdown`. A commit that is going on is finished first.
-/// Fails if a table refuses what is written to it, or is gone.
-pub async fn write_until(
+/// The writers of both tables, which are there.
+pub struct Writers {
     catalog: Arc<dyn Catalog>,
     store: StoreRef,
-    interval: Duration,
-    shutdown: CancellationToken,
-) -> Result<()> {
-    let mut running = tokio::task::JoinSet::new();
-    let shutdown = shutdown.child_token();
-    for workload in &WORKLOADS {
-        let writer = Writer::new(workload, Arc::clone(&catalog), Arc::clone(&store), SystemClock::shared())?;
-        running.spawn(writer.run(interval, shutdown.clone()));
-    }
-    let mut result = Ok(());
-    while let Some(ended) = running.join_next().await {
-        let ended = ended.unwrap_or_else(|e| Err(Error::internal(format!("a writer panicked: {e}"))));
-        // One writer's failure ends the other too, in order.
-        if ended.is_err() {
-            shutdown.cancel();
+}
+
+impl Writers {
+    /// Writes to both tables every `interval` until `shutdown`. A commit that is going on is finished first.
+    /// Fails if a table refuses what is written to it, or is gone.
+    pub async fn run(self, interval: Duration, shutdown: CancellationToken) -> Result<()> {
+        let mut running = tokio::task::JoinSet::new();
+        let shutdown = shutdown.child_token();
+        for workload in &WORKLOADS {
+            let (catalog, store) = (Arc::clone(&self.catalog), Arc::clone(&self.store));
+            let writer = Writer::new(workload, catalog, store, SystemClock::shared())?;
+            running.spawn(writer.run(interval, shutdown.clone()));
         }
-        result = result.and(ended);
+        let mut result = Ok(());
+        while let Some(ended) = running.join_next().await {
+            let ended = ended.unwrap_or_else(|e| Err(Error::internal(format!("a writer panicked: {e}"))));
+            // One writer's failure ends the other too, in order.
+            if ended.is_err() {
+                shutdown.cancel();
+            }
+            result = result.and(ended);
+        }
+        result
     }
-    result
 }
 
 /// Makes one commit to each table, which is there.

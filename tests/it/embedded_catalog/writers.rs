@@ -14,7 +14,7 @@ use icewright::catalog::{Catalog as _, LoadedTable};
 use icewright::sandbox::catalog::Fault;
 use icewright::sandbox::writers::{
     Expected, NAMESPACE, ORDERS, SERVER_LOGS, begin, committed, create_tables, expected_orders, expected_server_logs,
-    write_once, write_until,
+    write_once,
 };
 use icewright::storage::{self, StoreRef};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -199,11 +199,10 @@ async fn writers_run_side_by_side_until_they_are_told_to_stop() {
     let catalog = Catalog::start(dir.path()).await;
     let tables = Tables::open(&catalog.uri).await;
     let shutdown = CancellationToken::new();
-    let lake = begin(catalog.uri.clone()).await.expect("a first commit");
+    let writers = begin(catalog.uri.clone()).await.expect("a first commit");
     let done = async |table| committed(&tables.load(table).await.metadata).expect("a number");
     assert_eq!((done(ORDERS).await, done(SERVER_LOGS).await), (1, 1), "before anybody else looks");
-    let store = storage::open(&Default::default());
-    let running = tokio::spawn(write_until(lake, store, Duration::from_millis(10), shutdown.clone()));
+    let running = tokio::spawn(writers.run(Duration::from_millis(10), shutdown.clone()));
     while done(ORDERS).await < 3 || done(SERVER_LOGS).await < 3 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -7,11 +7,14 @@ use icewright::report::metrics::{ALL, Kind};
 
 use super::{read, rules};
 
+/// A label, and the values that it is compared with.
+type Matcher = (String, Vec<String>);
+
 /// What an expression names.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Names {
-    /// Metrics, each with its matchers: label, and the values that it is compared with.
-    pub(super) metrics: Vec<(String, Vec<(String, Vec<String>)>)>,
+    /// Metrics, each with its matchers.
+    pub(super) metrics: Vec<(String, Vec<Matcher>)>,
     /// Labels of `by`, `on`, `without`, `ignoring`, `group_left` and `group_right`.
     pub(super) grouping: BTreeSet<String>,
 }
@@ -82,7 +85,7 @@ pub(super) fn names(expr: &str) -> Names {
     names
 }
 
-fn read_matchers(tokens: &[Token]) -> Vec<(String, Vec<String>)> {
+fn read_matchers(tokens: &[Token]) -> Vec<Matcher> {
     let each = tokens.split(|t| *t == Token::Sign(','));
     let matchers = each.filter(|t| !t.is_empty()).map(|matcher| {
         let (Some(Token::Word(label)), Some(Token::Text(value))) = (matcher.first(), matcher.last()) else {
@@ -122,7 +125,7 @@ impl Known {
             ("process_resident_memory_bytes", &[][..]),
             ("process_cpu_seconds_total", &[]),
             ("up", &[]),
-            ("push_time_seconds", &["table"]),
+            ("push_time_seconds", &["catalog", "table"]),
         ] {
             labels.insert(name.to_owned(), of(more));
         }

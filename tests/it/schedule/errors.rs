@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use icewright::error::Error;
 use icewright::rewrite::Progress;
+use icewright::schedule::rewrite_data_files::Watcher;
 use icewright::schedule::run_table::{Run, StepReport, Subject, clean_up_step, rewrite_step};
 use icewright::testing::{Operation, StoreFault};
 
@@ -40,7 +41,8 @@ async fn errors_of_run(lake: &Lake) -> Vec<String> {
     let run = Run::start(&env);
     match Subject::load(&fleet, &name).await {
         Ok(subject) => {
-            let done = rewrite_step(&env, &subject, run, Arc::new(Progress::default())).await;
+            let watcher = Watcher { progress: Arc::new(Progress::default()), planned: &|_| {} };
+            let done = rewrite_step(&env, &subject, run, &watcher).await;
             let StepReport::RewriteDataFiles(report) = done.report else { panic!("a compaction was asked for") };
             errors.extend(report.errors.iter().cloned());
             errors.extend(report.outcome.is_failure().then_some(report.reason).flatten());

@@ -5,6 +5,6 @@ mod errors;
 mod fleet;
 mod reload;
 mod rewrite;
-mod scheduler;
+pub(crate) mod scheduler;
 mod shutdown;
-mod world;
+pub(crate) mod world;

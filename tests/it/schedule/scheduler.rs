@@ -7,14 +7,17 @@ use futures::FutureExt;
 use iceberg::TableUpdate;
 use iceberg::spec::FormatVersion;
 use icewright::catalog::{Catalog, CommitOutcome};
+use icewright::inspect::TableStats;
 use icewright::policy::TableName;
 use icewright::report::Action;
+use icewright::report::board::Board;
 use icewright::report::events::{Collected, Reporter};
 use icewright::report::health::ReasonKind;
 use icewright::report::metrics::Metrics;
 use icewright::schedule::collector::collect_forever;
 use icewright::schedule::control::{Control, control};
 use icewright::schedule::fleet::Fleet;
+use icewright::schedule::run_table::Subject;
 use icewright::schedule::scheduler::Scheduler;
 use icewright::schedule::settings::Settings;
 use icewright::server::{Liveness, Readiness};
@@ -27,27 +30,29 @@ use tokio_util::sync::CancellationToken;
 use super::world::{HOUR, Lake, MINUTE, POLICY, ident};
 
 /// A scheduler and a collector at work.
-pub(super) struct Daemon {
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) reporter: Arc<Reporter>,
-    pub(super) cancel: CancellationToken,
-    pub(super) control: Control,
-    pub(super) settings: watch::Sender<Settings>,
-    pub(super) scheduler: JoinHandle<()>,
-    pub(super) collector: JoinHandle<()>,
+pub(crate) struct Daemon {
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) board: Arc<Board>,
+    pub(crate) reporter: Arc<Reporter>,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) control: Control,
+    pub(crate) settings: watch::Sender<Settings>,
+    pub(crate) scheduler: JoinHandle<()>,
+    pub(crate) collector: JoinHandle<()>,
 }
 
 impl Daemon {
-    pub(super) fn start(lake: &Lake, concurrent_tables: usize) -> Self {
+    pub(crate) fn start(lake: &Lake, concurrent_tables: usize) -> Self {
         Self::with_fleet(lake, lake.fleet(POLICY), concurrent_tables)
     }
 
-    pub(super) fn with_fleet(lake: &Lake, fleet: Arc<Fleet>, concurrent_tables: usize) -> Self {
+    pub(crate) fn with_fleet(lake: &Lake, fleet: Arc<Fleet>, concurrent_tables: usize) -> Self {
         let env = lake.env();
         let metrics = Arc::new(Metrics::new(100));
         let readiness = Arc::new(Readiness::new(["lake".to_owned()]));
         let liveness = Arc::new(Liveness::new(lake.clock.now_ms(), Duration::from_secs(60)));
-        let reporter = Arc::new(Reporter::new(metrics.clone(), readiness, liveness, false));
+        let board = Arc::new(Board::new(lake.clock.now_ms(), env.memory.clone(), env.manifests.clone()));
+        let reporter = Arc::new(Reporter::new(metrics.clone(), board.clone(), readiness, liveness, false));
         let (settings, current) = watch::channel(Settings {
             fleet,
             concurrent_tables,
@@ -59,11 +64,11 @@ impl Daemon {
         let cancel = env.cancel.clone();
         let collector = tokio::spawn(collect_forever(env.clone(), current.clone(), reporter.clone()));
         let scheduler = tokio::spawn(Scheduler::new(env, current, reporter.clone(), orders).run());
-        Self { metrics, reporter, cancel, control, settings, scheduler, collector }
+        Self { metrics, board, reporter, cancel, control, settings, scheduler, collector }
     }
 
     /// The value of a series with `labels`, which is there.
-    pub(super) fn value(&self, metric: &str, labels: &str) -> f64 {
+    pub(crate) fn value(&self, metric: &str, labels: &str) -> f64 {
         self.series(|line| line.starts_with(&format!("{metric}{{")) && line.contains(labels))
             .unwrap_or_else(|| panic!("no series {metric} with {labels}"))
     }
@@ -74,14 +79,14 @@ impl Daemon {
         Some(line.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a number"))
     }
 
-    pub(super) fn runs(&self, table: &str, action: &str, outcome: &str) -> f64 {
+    pub(crate) fn runs(&self, table: &str, action: &str, outcome: &str) -> f64 {
         let labels = format!(
             "{{action=\"{action}\",catalog=\"lake\",namespace=\"db\",outcome=\"{outcome}\",table=\"{table}\"}}"
         );
         self.series(|line| line.starts_with(&format!("icewright_runs_total{labels}"))).unwrap_or(0.0)
     }
 
-    pub(super) async fn stop(self) {
+    pub(crate) async fn stop(self) {
         self.cancel.cancel();
         self.scheduler.await.expect("no panic");
         self.collector.await.expect("no panic");
@@ -89,7 +94,7 @@ impl Daemon {
 }
 
 /// Lets simulated time pass until the condition holds.
-pub(super) async fn until<F: Future<Output = bool>>(limit: Duration, what: &str, mut holds: impl FnMut() -> F) {
+pub(crate) async fn until<F: Future<Output = bool>>(limit: Duration, what: &str, mut holds: impl FnMut() -> F) {
     let start = tokio::time::Instant::now();
     let step = (limit / 400).clamp(Duration::from_secs(1), Duration::from_secs(15));
     while !holds().await {
@@ -99,7 +104,7 @@ pub(super) async fn until<F: Future<Output = bool>>(limit: Duration, what: &str,
 }
 
 /// A table with two snapshots of two partitions, and garbage.
-pub(super) async fn grown(lake: &Lake, table: &str) -> String {
+pub(crate) async fn grown(lake: &Lake, table: &str) -> String {
     lake.create(table);
     lake.append(table, 0..2).await;
     lake.append(table, 0..2).await;
@@ -222,8 +227,10 @@ async fn a_dropped_table_is_forgotten_within_a_cycle() {
     until(Duration::from_secs(31), "forgotten", || async { !shown("goes") }).await;
     assert!(shown("stays") && !daemon.reporter.maintained().contains(&goes));
     // Numbers that were on their way do not bring it back, nor does any later round.
-    let (stats, period) = (icewright::inspect::TableStats::default(), HOUR);
-    daemon.reporter.stats(&goes, Collected { stats, target_file_size_bytes: 1, period });
+    let subject = Subject::load(&lake.fleet(POLICY), &"lake.db.stays".parse().expect("a name")).await.expect("a table");
+    let collected = Collected { stats: TableStats::default(), target_file_size_bytes: 1, period: HOUR };
+    daemon.reporter.looked(&goes, &subject, collected, Vec::new(), 0);
+    assert!(daemon.board.table(&goes, 0).is_none());
     tokio::time::sleep(HOUR).await;
     assert!(!shown("goes"));
     // A table of the same name starts anew.

@@ -20,6 +20,7 @@ use icewright::rewrite::{MemoryBudget, Progress};
 use icewright::run_id::RunId;
 use icewright::schedule::env::{ActiveRuns, Env};
 use icewright::schedule::fleet::{Fleet, Member, OpenStore};
+use icewright::schedule::rewrite_data_files::Watcher;
 use icewright::schedule::run_table::{Run, StepReport, Subject, rewrite_step};
 use icewright::storage::{Store, StoreRef};
 use icewright::table::TableHandle;
@@ -31,13 +32,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::rewrite::table::{batch, longs, parquet, rows_of};
 
-pub(super) const MINUTE: Duration = Duration::from_secs(60);
-pub(super) const HOUR: Duration = Duration::from_secs(3600);
+pub(crate) const MINUTE: Duration = Duration::from_secs(60);
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 /// Begins this long ago, since the library dates some things by the machine's clock and refuses a past that comes later.
 const THIRTY_DAYS_MS: i64 = 30 * 24 * 3_600_000;
 
 /// A policy as operators have it: clean up half an hour after compaction, every six hours.
-pub(super) const POLICY: &str = r#"
+pub(crate) const POLICY: &str = r#"
 commit-interval = "10m"
 every = "6h"
 delay = "3x"
@@ -78,7 +79,7 @@ impl OpenStore for OneStore {
 }
 
 /// One policy for the tables that these patterns match.
-pub(super) fn policies(tables: &[&str], policy: &str) -> PolicySet {
+pub(crate) fn policies(tables: &[&str], policy: &str) -> PolicySet {
     let catalog = |name| format!("[catalogs.{name}]\nuri = \"http://localhost:1\"\nauth = {{ type = \"none\" }}\n");
     let (lake, pond) = (catalog("lake"), catalog("pond"));
     let text = format!("{lake}{pond}[[policies]]\nname = \"all\"\ntables = {tables:?}\n{policy}");
@@ -86,19 +87,19 @@ pub(super) fn policies(tables: &[&str], policy: &str) -> PolicySet {
 }
 
 /// Catalog `lake` with namespace `db`.
-pub(super) struct Lake {
-    pub(super) store: MemoryStore,
-    pub(super) faulty: FaultyStore,
-    pub(super) catalog: MemoryCatalog,
-    pub(super) clock: Arc<dyn Clock>,
+pub(crate) struct Lake {
+    pub(crate) store: MemoryStore,
+    pub(crate) faulty: FaultyStore,
+    pub(crate) catalog: MemoryCatalog,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
-pub(super) fn ident(table: &str) -> TableIdent {
+pub(crate) fn ident(table: &str) -> TableIdent {
     TableIdent::new(NamespaceIdent::new("db".into()), table.into())
 }
 
 impl Lake {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let start_ms = SystemClock.now_ms() - THIRTY_DAYS_MS;
         let clock: Arc<dyn Clock> =
             Arc::new(SimulatedClock { start: Instant::now(), start_ms, made: AtomicU64::new(0) });
@@ -110,7 +111,7 @@ impl Lake {
     }
 
     /// A table partitioned by `part`, without snapshots.
-    pub(super) fn create(&self, table: &str) {
+    pub(crate) fn create(&self, table: &str) {
         let location = format!("s3://b/db/{table}");
         let metadata = json!({
             "format-version": 2, "table-uuid": self.clock.uuid(), "location": location, "last-sequence-number": 0,
@@ -130,7 +131,7 @@ impl Lake {
     }
 
     /// Adds one file with ten rows to each of the partitions, in one snapshot.
-    pub(super) async fn append(&self, table: &str, parts: std::ops::Range<i64>) {
+    pub(crate) async fn append(&self, table: &str, parts: std::ops::Range<i64>) {
         let loaded = self.load(table).await;
         let mut files = Vec::new();
         for part in parts {
@@ -162,33 +163,33 @@ impl Lake {
     }
 
     /// Puts a file that nothing refers to into the table, two days old.
-    pub(super) fn litter(&self, table: &str) -> String {
+    pub(crate) fn litter(&self, table: &str) -> String {
         let path = format!("s3://b/db/{table}/data/part=0/litter-{}.parquet", self.clock.uuid());
         self.store.put(&path, "litter");
         self.store.set_last_modified(&path, Some(self.clock.now_ms() - 2 * 24 * 3_600_000));
         path
     }
 
-    pub(super) fn has(&self, path: &str) -> bool {
+    pub(crate) fn has(&self, path: &str) -> bool {
         self.store.paths().iter().any(|p| p == path)
     }
 
-    pub(super) async fn load(&self, table: &str) -> LoadedTable {
+    pub(crate) async fn load(&self, table: &str) -> LoadedTable {
         self.catalog.load_table(&ident(table)).await.expect("the table is there")
     }
 
     /// Retained snapshots.
-    pub(super) async fn snapshots(&self, table: &str) -> usize {
+    pub(crate) async fn snapshots(&self, table: &str) -> usize {
         self.load(table).await.metadata.snapshots().len()
     }
 
     /// When the newest snapshot was made.
-    pub(super) async fn newest_ms(&self, table: &str) -> i64 {
+    pub(crate) async fn newest_ms(&self, table: &str) -> i64 {
         self.load(table).await.current_snapshot().expect("a snapshot").timestamp_ms()
     }
 
     /// Live data files, in manifest order.
-    pub(super) async fn files(&self, table: &str) -> Vec<String> {
+    pub(crate) async fn files(&self, table: &str) -> Vec<String> {
         let handle = TableHandle {
             catalog_name: "lake".into(),
             ident: ident(table),
@@ -202,7 +203,7 @@ impl Lake {
     }
 
     /// All rows, sorted.
-    pub(super) async fn rows(&self, table: &str) -> Vec<String> {
+    pub(crate) async fn rows(&self, table: &str) -> Vec<String> {
         let mut rows = Vec::new();
         for path in self.files(table).await {
             let bytes = self.store.read(&path).await.expect("a live file exists");
@@ -216,7 +217,7 @@ impl Lake {
     }
 
     /// Data files of any run of ours that are in no current snapshot.
-    pub(super) async fn left_outputs(&self, table: &str) -> Vec<String> {
+    pub(crate) async fn left_outputs(&self, table: &str) -> Vec<String> {
         let live = self.files(table).await;
         let folder = format!("/db/{table}/data/");
         let ours = |path: &String| path.contains(&folder) && RunId::from_file_name(path).is_some();
@@ -224,7 +225,7 @@ impl Lake {
     }
 
     /// Snapshots made by us, oldest first: run id and whether the run was complete.
-    pub(super) async fn own_snapshots(&self, table: &str) -> Vec<(String, String)> {
+    pub(crate) async fn own_snapshots(&self, table: &str) -> Vec<(String, String)> {
         let loaded = self.load(table).await;
         let mut snapshots: Vec<_> = loaded.metadata.snapshots().collect();
         snapshots.sort_by_key(|s| s.sequence_number());
@@ -234,7 +235,7 @@ impl Lake {
             .collect()
     }
 
-    pub(super) fn env(&self) -> Env {
+    pub(crate) fn env(&self) -> Env {
         Env {
             clock: self.clock.clone(),
             memory: Arc::new(MemoryBudget::new(256 << 20)),
@@ -248,21 +249,22 @@ impl Lake {
     }
 
     /// All tables of `db` under one policy.
-    pub(super) fn fleet(&self, policy: &str) -> Arc<Fleet> {
+    pub(crate) fn fleet(&self, policy: &str) -> Arc<Fleet> {
         Arc::new(Fleet::new([("lake".to_owned(), self.member())].into(), policies(&["lake.db.*"], policy)))
     }
 
     /// A client of the catalog; each counts as another one.
-    pub(super) fn member(&self) -> Member {
+    pub(crate) fn member(&self) -> Member {
         let stores = Arc::new(OneStore(Arc::new(self.faulty.clone())));
         Member { catalog: Arc::new(self.catalog.clone()), stores }
     }
 
     /// Compacts once.
-    pub(super) async fn compact(&self, env: &Env, table: &str, policy: &str) -> RewriteReport {
+    pub(crate) async fn compact(&self, env: &Env, table: &str, policy: &str) -> RewriteReport {
         let name = format!("lake.db.{table}").parse().expect("a name");
         let subject = Subject::load(&self.fleet(policy), &name).await.expect("a table");
-        let done = rewrite_step(env, &subject, Run::start(env), Arc::new(Progress::default())).await;
+        let watcher = Watcher { progress: Arc::new(Progress::default()), planned: &|_| {} };
+        let done = rewrite_step(env, &subject, Run::start(env), &watcher).await;
         match done.report {
             StepReport::RewriteDataFiles(report) => *report,
             StepReport::CleanUp(_) => panic!("a compaction was asked for"),

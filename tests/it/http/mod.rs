@@ -1,11 +1,21 @@
-//! The HTTP surface, over real sockets.
+//! The HTTP surface: metrics and health over real sockets, the API in its modules.
+
+mod api;
+mod client;
+mod document;
+mod fuzzed;
+mod listing;
+mod scheduled;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use icewright::inspect::ManifestCache;
+use icewright::report::board::Board;
 use icewright::report::metrics::Metrics;
-use icewright::server::{Liveness, Readiness, ServerState, serve};
+use icewright::rewrite::MemoryBudget;
+use icewright::server::{ApiState, Liveness, Readiness, ServerState, serve};
 use icewright::telemetry::FilterHandle;
 use icewright::testing::SetClock;
 use tokio::net::TcpListener;
@@ -27,6 +37,12 @@ async fn start() -> Server {
         liveness: Arc::new(Liveness::new(1_000_000, Duration::from_secs(60))),
         clock: clock.clone(),
         log_filter: FilterHandle::detached("info"),
+        api: ApiState {
+            board: Arc::new(Board::new(1_000_000, Arc::new(MemoryBudget::new(0)), Arc::new(ManifestCache::new(0)))),
+            operate: Arc::new(client::Orders::default()),
+            admin: None,
+            planning: Arc::default(),
+        },
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("an address");

@@ -1,0 +1,55 @@
+//! Passes of `icewright once --no-wait`, one after the other.
+
+use serde_json::Value;
+
+use crate::cli::json_lines;
+use crate::support::command::{Lake, run};
+
+#[test]
+fn once_without_waiting_says_what_is_not_due() {
+    let lake = Lake::start();
+    let config = lake.config("1h", 1);
+    let config = config.to_str().expect("a path of text");
+    let (code, out, _) = run(&["once", "--config", config, "lake.shop.orders", "--no-wait", "--json"]);
+    let report = &json_lines(&out)[0];
+    assert_eq!((code, report["steps"].as_array().map(Vec::len)), (Some(0), Some(1)));
+    assert!(report["not-due"].as_str().is_some_and(|why| why.ends_with(" left")), "{report}");
+}
+
+/// As a CronJob does on a table that is written all the time.
+#[test]
+fn passes_without_waiting_clean_up_after_each_other() {
+    let lake = Lake::start();
+    let pass = |delay: &str| {
+        let config = lake.config(delay, 1);
+        let config = config.to_str().expect("a path of text");
+        let (code, out, err) = run(&["once", "--config", config, "lake.shop.orders", "--no-wait", "--json"]);
+        assert_eq!(code, Some(0), "{out}{err}");
+        let report = json_lines(&out).remove(0);
+        let steps = report["steps"].as_array().expect("steps").clone();
+        (steps, report["not-due"].as_str().map(str::to_owned))
+    };
+    let names = |steps: &[Value]| -> Vec<String> {
+        steps.iter().filter_map(|step| step["step"].as_str()).map(str::to_owned).collect()
+    };
+    let (steps, _) = pass("1h");
+    assert_eq!(names(&steps), ["rewrite-data-files"]);
+    assert_eq!(steps[0]["outcome"], "success");
+
+    // There is something to compact, and the clean-ups would be put off by it.
+    lake.write();
+    let (steps, not_due) = pass("1h");
+    assert_eq!(names(&steps), [""; 0]);
+    assert!(not_due.is_some_and(|why| why.contains(" left")));
+
+    // The delay is over, and a commit of this pass begins the next.
+    let (steps, _) = pass("1ms");
+    assert_eq!(names(&steps)[..2], ["clean-up", "rewrite-data-files"]);
+    assert!(steps[0]["expire-snapshots"].is_object() && steps[0]["errors"].as_object().is_some_and(|e| e.is_empty()));
+    assert_eq!(steps[1]["outcome"], "success");
+    assert!(steps[1]["added-data-files"].as_u64() > Some(0), "{}", steps[1]);
+
+    // Nothing is left to compact: one clean-up is enough.
+    let (steps, not_due) = pass("1ms");
+    assert_eq!((names(&steps), not_due), (vec!["clean-up".to_owned(), "rewrite-data-files".to_owned()], None));
+}
