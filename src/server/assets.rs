@@ -29,11 +29,12 @@ macro_rules! file {
     };
 }
 
-const ASSETS: [Asset; 16] = [
+const ASSETS: [Asset; 17] = [
     Asset { path: "/", kind: HTML, content: include_bytes!("page/index.html") },
     file!("actions.js", SCRIPT),
     file!("api.js", SCRIPT),
     file!("chart.js", SCRIPT),
+    file!("columns.js", SCRIPT),
     file!("details.js", SCRIPT),
     file!("dom.js", SCRIPT),
     file!("fleet.js", SCRIPT),

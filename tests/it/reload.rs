@@ -93,8 +93,7 @@ impl Bench {
         let metrics = Arc::new(Metrics::new(10));
         let readiness = Arc::new(Readiness::new(loaded.config.catalogs.keys().cloned()));
         let liveness = Arc::new(Liveness::new(0, Duration::from_secs(60)));
-        let (memory, manifests) = (Arc::new(MemoryBudget::new(0)), Arc::new(ManifestCache::new(0)));
-        let board = Arc::new(Board::new(0, memory, manifests));
+        let board = Arc::new(Board::new(0, Arc::new(MemoryBudget::new(0)), Arc::new(ManifestCache::new(0))));
         let reporter = Arc::new(Reporter::new(metrics.clone(), board, readiness, liveness, false));
         let builds = Arc::new(AtomicUsize::new(0));
         let build: BuildMember = {

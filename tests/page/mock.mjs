@@ -160,6 +160,7 @@ function summary(name, i, now) {
       });
       break;
     case 5:
+      if (i > 50) break;
       table.step = "rewrite-data-files";
       table.progress = {
         phase: "rewrite",
@@ -173,6 +174,7 @@ function summary(name, i, now) {
       };
       break;
     case 6:
+      if (i > 50) break;
       table.step = "expire-snapshots";
       table.progress = {
         phase: "commit",
@@ -314,7 +316,7 @@ function detail(table, now) {
     ["rewrite-data-files.min-input-files", 5, "built-in default"],
     ["expire-snapshots.older-than", "2x", "built-in default"],
     ["remove-orphan-files.unproven-min-age", "24h", "built-in default"],
-  ].map(([key, value, origin]) => ({ key, value, origin }));
+  ].map(([key, value, origin]) => ({ key, value: JSON.stringify(value), origin }));
   return {
     ...table,
     runs,

@@ -29,6 +29,8 @@ function ask(title, text, label, confirm, secret) {
       autocomplete: "off",
       spellcheck: "false",
       required: secret,
+      // What a header can carry.
+      pattern: secret ? "[!-~]+" : null,
     });
     const submit = (event) => {
       event.preventDefault();
@@ -140,7 +142,8 @@ export function actionButton(text, work, poke, props) {
       await work();
     } finally {
       button.disabled = false;
-      button.focus({ preventScroll: true });
+      // A button that is switched off loses the focus; nobody who has gone on is called back.
+      if (document.activeElement === document.body) button.focus({ preventScroll: true });
       poke();
     }
   };

@@ -9,6 +9,8 @@ export class ApiError extends Error {
 }
 
 const TIMEOUT_MS = 15_000;
+/** An order may take longer: a plan reads manifests and lists directories. */
+const ORDER_TIMEOUT_MS = 310_000;
 const TOKEN = "icewright-admin-token";
 const cache = new Map();
 
@@ -19,7 +21,7 @@ export const tablePath = (name, rest = "") => `api/v1/tables/${encodeURIComponen
 export async function get(path) {
   const known = cache.get(path);
   const headers = known?.etag ? { "If-None-Match": known.etag } : {};
-  const response = await send(path, { headers, cache: "no-store" });
+  const response = await send(path, { headers, cache: "no-store" }, TIMEOUT_MS);
   if (response.status === 304 && known) return known.body;
   const body = await json(response, path);
   // A view or two and their pages; whatever was looked at before goes.
@@ -51,17 +53,14 @@ export async function allTables() {
 export async function post(path, body) {
   const headers = { Authorization: `Bearer ${token() ?? ""}` };
   if (body !== undefined) headers["Content-Type"] = "application/json";
-  const response = await send(path, {
-    method: "POST",
-    headers,
-    body: body === undefined ? undefined : JSON.stringify(body),
-  });
+  const options = { method: "POST", headers, body: body === undefined ? undefined : JSON.stringify(body) };
+  const response = await send(path, options, ORDER_TIMEOUT_MS);
   return json(response, path);
 }
 
-async function send(path, options) {
+async function send(path, options, timeoutMs) {
   try {
-    return await fetch(path, { ...options, signal: AbortSignal.timeout(TIMEOUT_MS) });
+    return await fetch(path, { ...options, signal: AbortSignal.timeout(timeoutMs) });
   } catch {
     throw new ApiError(0, "The daemon does not answer.");
   }

@@ -1,7 +1,8 @@
 // Charts drawn by hand: file counts over time, snapshots over time, sizes as bars.
 
 import { h, put, s, setText } from "./dom.js";
-import { bytes, count, dateTime, plural, timeOfDay } from "./format.js";
+import { bytes, count, dateTime, timeOfDay } from "./format.js";
+import { runText } from "./words.js";
 
 const LEFT = 52;
 const RIGHT = 12;
@@ -85,17 +86,6 @@ const MARKS = {
   "remove-orphan-files": "M-4,-9h8v8h-8z",
 };
 
-/** What a run did, in few words. */
-export function runText(run) {
-  const c = run.counts ?? {};
-  const said = [`${run.action} ${run.outcome}`];
-  if (c["rewritten-data-files"])
-    said.push(`${count(c["rewritten-data-files"])} data files into ${count(c["added-data-files"])}`);
-  if (c["expired-snapshots"]) said.push(plural(c["expired-snapshots"], "snapshot") + " expired");
-  if (c["deleted-files"]) said.push(plural(c["deleted-files"], "file") + " deleted");
-  return said.join(", ");
-}
-
 /** File counts over time with our runs. Pointer and arrow keys read values; `update({samples, runs})`. */
 export function fileChart() {
   const HEIGHT = 250;
@@ -162,9 +152,7 @@ export function fileChart() {
     const ticks = niceTicks(Math.max(...samples.flatMap((p) => SERIES.map(({ key }) => p[key]))));
     x = scale(from, to, LEFT, width - RIGHT);
     y = scale(0, ticks.at(-1), BOTTOM, TOP);
-    const marks = runs.filter(
-      (run) => run.outcome !== "skipped" && run["finished-at-ms"] >= from && run["finished-at-ms"] <= to,
-    );
+    const marks = marked(from, to);
     put(
       svg,
       timeAxis(from, to, x, TOP, BOTTOM, width),
@@ -183,15 +171,14 @@ export function fileChart() {
         },
         "files",
       ),
-      marks.map((run) => {
-        const place = x(run["finished-at-ms"]);
+      marks.map(([run, place, shifted]) => {
         const bad = run.outcome === "success" ? "" : " bad";
         return [
           run.action === "rewrite-data-files" &&
             s("line", { class: `run${bad}`, x1: place, x2: place, y1: TOP, y2: BOTTOM }),
           s(
             "path",
-            { class: `mark${bad}`, d: MARKS[run.action], transform: `translate(${place} ${TOP - 4})` },
+            { class: `mark${bad}`, d: MARKS[run.action], transform: `translate(${shifted} ${TOP - 4})` },
             s("title", null, `${dateTime(run["finished-at-ms"])} ${runText(run)}`),
           ),
         ];
@@ -208,6 +195,20 @@ export function fileChart() {
     box.setAttribute("aria-valuemin", 0);
     box.setAttribute("aria-valuemax", samples.length - 1);
     show(at);
+  }
+
+  /** Runs that did something, oldest first, with their place and that of their mark, so that no mark hides another. */
+  function marked(from, to) {
+    let free = -Infinity;
+    return runs
+      .filter((r) => r.outcome !== "skipped" && r["finished-at-ms"] >= from && r["finished-at-ms"] <= to)
+      .sort((a, b) => a["finished-at-ms"] - b["finished-at-ms"])
+      .map((run) => {
+        const place = x(run["finished-at-ms"]);
+        const shifted = Math.max(place, free);
+        free = shifted + 12;
+        return [run, place, shifted];
+      });
   }
 
   /** Shows the values of a sample; null: the newest ones, without a cursor. */

@@ -36,32 +36,20 @@ export function partitions(list, stats) {
   return [rsd, grid("Partitions, the largest first", columns, rows), rest];
 }
 
+/** A table below a heading of its own; nothing if it has no rows. */
+const titled = (title, columns, rows) =>
+  rows.length > 0 && [h("h4", null, title), grid(title, columns, rows, { class: "tight" })];
+
 /** What was left alone or kept, one line per reason. */
-function skips(title, list) {
-  if (!list || list.length === 0) return null;
-  const columns = [["Reason"], ["Files", "n"], ["Bytes", "n"], ["What and why"]];
-  return [
-    h("h4", null, title),
-    grid(
-      title,
-      columns,
-      list.map((s) => [s.reason, count(s.files), bytes(s.bytes), s.detail]),
-    ),
-  ];
+function skips(title, list = []) {
+  const rows = list.map((s) => [s.reason, count(s.files), bytes(s.bytes), s.detail]);
+  return titled(title, [["Reason"], ["Files", "n"], ["Bytes", "n"], ["What and why"]], rows);
 }
 
 /** A map of reason to tally. */
-function tallies(title, map) {
-  const entries = Object.entries(map ?? {});
-  if (entries.length === 0) return null;
-  return [
-    h("h4", null, title),
-    grid(
-      title,
-      [["Reason"], ["Files", "n"], ["Bytes", "n"]],
-      entries.map(([reason, t]) => [reason, count(t.files), bytes(t.bytes)]),
-    ),
-  ];
+function tallies(title, map = {}) {
+  const rows = Object.entries(map).map(([reason, t]) => [reason, count(t.files), bytes(t.bytes)]);
+  return titled(title, [["Reason"], ["Files", "n"], ["Bytes", "n"]], rows);
 }
 
 const ACTIONS = {
@@ -130,11 +118,9 @@ export function plan(made, admin) {
 /** Every setting with its value and where it was said. */
 export function policy(settings) {
   if (settings.length === 0) return h("p", { class: "dim" }, "Not known yet.");
-  const show = (value) => (typeof value === "string" ? value : JSON.stringify(value));
-  const rows = settings.map((s) => [
-    h("code", null, s.key),
-    h("code", { class: "value" }, show(s.value)),
-    s.origin === "built-in default" ? h("span", { class: "dim" }, s.origin) : s.origin,
-  ]);
-  return grid("Settings", [["Setting"], ["Value"], ["Said by"]], rows);
+  const dim = (text) => h("span", { class: "dim" }, text);
+  const value = (text) => (text === null ? dim("not set") : h("code", { class: "value" }, text));
+  const origin = (text) => (text === "built-in default" ? dim(text) : text);
+  const rows = settings.map((s) => [h("code", null, s.key), value(s.value), origin(s.origin)]);
+  return grid("Settings", [["Setting"], ["Value"], ["Said by"]], rows, { class: "tight" });
 }

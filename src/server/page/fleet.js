@@ -1,180 +1,17 @@
 // All tables: how they are, what runs, what failed last.
 
+import { CHIPS, COLUMNS, failures, haystack, link, makeRow, sorted } from "./columns.js";
 import { byId, h, keyed, memo, put, setText } from "./dom.js";
-import { bytes, count, now, percent, plural, time } from "./format.js";
+import { bytes, count, plural, time } from "./format.js";
 import { progressBar } from "./progress.js";
-import {
-  badge,
-  deleteFiles,
-  isFailure,
-  isQueued,
-  isRunning,
-  lastRun,
-  manifests,
-  meanBytes,
-  reasonText,
-} from "./words.js";
+import { badge, isRunning } from "./words.js";
 
 /** Rows made at once: what nobody has scrolled to costs nothing. */
-const PAGE = 150;
-const FAILURES_SHOWN = 5;
-const HEALTH_ORDER = { unhealthy: 0, unknown: 1, healthy: 2 };
+const PAGE = 80;
+const FAILURES_SHOWN = 4;
 
-const of = (get) => (table) => (table.stats ? get(table.stats) : null);
-const lastEnd = (table) => lastRun(table)?.["finished-at-ms"] ?? null;
-
-/**
- * Columns: `sort` gives what to sort by (null comes last), `show` the cell's content. A cell is made anew when the value of
- * `sees` changes. `first` is the direction of the first click: -1 where much is what one looks for.
- */
-const COLUMNS = [
-  { key: "table", title: "Table", first: 1, sort: (t) => t.table, sees: () => 0, show: tableName },
-  {
-    key: "health",
-    title: "Health",
-    first: 1,
-    sort: (t) => HEALTH_ORDER[t.health],
-    sees: (t) => [t.health, t.reasons],
-    show: health,
-  },
-  {
-    key: "step",
-    title: "Step",
-    first: -1,
-    sort: stepOrder,
-    sees: (t) => [t.step, t.paused, t.quarantined, queued(t)],
-    show: step,
-  },
-  number(
-    "data",
-    "Data files",
-    "data files",
-    of((s) => s["data-files"]),
-  ),
-  number(
-    "small",
-    "Small",
-    "data files below the policy's minimum size",
-    of((s) => s["small-data-files"]),
-  ),
-  number("deletes", "Deletes", "delete files and deletion vectors", of(deleteFiles)),
-  number("manifests", "Manif.", "manifests of the current snapshot", of(manifests)),
-  number("mean", "Mean size", "mean size of a data file", of(meanBytes), bytes),
-  number(
-    "rsd",
-    "RSD",
-    "relative standard deviation of bytes per partition",
-    of((s) => s["partition-bytes-rsd-ratio"]),
-    percent,
-  ),
-  {
-    key: "last",
-    title: "Last run",
-    first: -1,
-    sort: lastEnd,
-    sees: (t) => [lastEnd(t), lastRun(t)?.outcome],
-    show: last,
-  },
-  {
-    key: "next",
-    title: "Next step",
-    first: 1,
-    sort: (t) => t["next-step"]?.["at-ms"] ?? null,
-    sees: (t) => [t["next-step"], t.paused, t.step],
-    show: next,
-  },
-];
-
-function number(key, title, hint, value, format = count) {
-  return { key, title, hint, first: -1, numeric: true, sort: value, sees: value, show: (t) => format(value(t)) };
-}
-
-/** The last runs of its actions that failed. */
-const failures = (table) => Object.values(table["last-runs"]).filter((run) => isFailure(run.outcome));
-
-const queued = (table) => isQueued(table, now());
-
-/** The chips: which tables each one leaves. */
-const CHIPS = [
-  ["all", "All", () => true],
-  ["unhealthy", "Unhealthy", (t) => t.health === "unhealthy"],
-  ["unknown", "Unknown", (t) => t.health === "unknown"],
-  ["healthy", "Healthy", (t) => t.health === "healthy"],
-  ["running", "Running", isRunning],
-  ["queued", "Queued", queued],
-  ["paused", "Paused", (t) => t.paused !== null],
-  ["failed", "Failed last", (t) => failures(t).length > 0],
-];
-
-const link = (table) => `#/t/${encodeURIComponent(table)}`;
-
-function tableName(t) {
-  const prefix = t.table.endsWith(t.name) ? t.table.slice(0, t.table.length - t.name.length) : "";
-  return h(
-    "a",
-    { href: link(t.table), class: "name", title: t.table },
-    h("span", { class: "dim" }, prefix),
-    t.table.slice(prefix.length),
-  );
-}
-
-function health(t) {
-  const details = t.reasons.map((r) => `${reasonText(r.reason)}: ${r.detail}`).join("\n");
-  return [
-    badge(t.health, t.health, details || null),
-    t.reasons.length
-      ? h("span", { class: "why", title: details }, t.reasons.map((r) => reasonText(r.reason)).join(", "))
-      : null,
-  ];
-}
-
-function stepOrder(t) {
-  return isRunning(t) ? 4 : queued(t) ? 3 : t.step === "delay" ? 2 : t.paused ? 1 : 0;
-}
-
-function step(t) {
-  if (isRunning(t)) return badge("running", t.step);
-  if (t.paused) return badge("paused", "paused", t.paused.reason || null);
-  if (t.quarantined) return badge("failed", "quarantined");
-  if (queued(t)) return badge("queued", "queued");
-  return t.step === "delay" ? badge("delay", "delay") : h("span", { class: "dim" }, "idle");
-}
-
-function last(t) {
-  const run = lastRun(t);
-  return run
-    ? [
-        badge(run.outcome, run.outcome, `${run.action}${run.reason ? `: ${run.reason}` : ""}`),
-        " ",
-        time(run["finished-at-ms"]),
-      ]
-    : h("span", { class: "dim" }, "none yet");
-}
-
-function next(t) {
-  const due = t["next-step"];
-  if (!due || t.paused || isRunning(t)) return h("span", { class: "dim" }, "–");
-  const what = due.step === "clean-up" ? "clean-up" : "rewrite";
-  return h("span", { title: due.why }, `${what} `, time(due["at-ms"], "due"));
-}
-
-/** Unhealthy first, unless asked otherwise; equals by name, so that no row jumps about. */
-function sorted(tables, key, direction) {
-  const value = (COLUMNS.find((c) => c.key === key) ?? COLUMNS[1]).sort;
-  const rows = tables.map((table) => ({ table, value: value(table) }));
-  const compare = (a, b) => {
-    if (a.value !== b.value) {
-      if (a.value === null) return 1;
-      if (b.value === null) return -1;
-      return (a.value < b.value ? -1 : 1) * direction;
-    }
-    return a.table.table < b.table.table ? -1 : 1;
-  };
-  return rows.sort(compare).map((row) => row.table);
-}
-
-/** Opens the view in `root`. `remember(hash)` keeps its state in the address. */
-export function fleetView(root, params, remember) {
+/** The view. `remember(hash)` keeps its state in the address. */
+export function fleetView(remember) {
   const ask = { q: "", show: "all", sort: "health", shown: PAGE };
   let tables = null;
   let status = null;
@@ -215,8 +52,9 @@ export function fleetView(root, params, remember) {
   const resources = h("div", { class: "resources" });
   const running = section("Running now", "running");
   const failing = section("Failed last", "failed");
-  put(
-    root,
+  const node = h(
+    "div",
+    null,
     h("h1", { class: "unseen" }, "Tables"),
     h(
       "div",
@@ -253,10 +91,11 @@ export function fleetView(root, params, remember) {
   }).observe(more);
 
   function setParams(given) {
+    const before = JSON.stringify(ask);
     ask.q = given.get("q") ?? "";
     ask.show = CHIPS.some(([key]) => key === given.get("show")) ? given.get("show") : "all";
     ask.sort = given.get("sort") ?? "health";
-    ask.shown = PAGE;
+    if (JSON.stringify(ask) !== before) ask.shown = PAGE;
     if (input.value !== ask.q) input.value = ask.q;
     draw();
   }
@@ -330,8 +169,8 @@ export function fleetView(root, params, remember) {
       order,
       (t) => t.table,
       (t) => {
-        const bar = progressBar();
-        return { node: h("li", null, h("a", { href: link(t.table) }, t.table), bar.node), update: bar.update };
+        const bar = progressBar(h("a", { href: link(t.table) }, t.table));
+        return { node: h("li", null, bar.node), update: bar.update };
       },
     );
   }
@@ -400,7 +239,7 @@ export function fleetView(root, params, remember) {
       event.target !== input &&
       !event.target.closest(".tables") &&
       event.target !== document.body &&
-      event.target !== root
+      event.target.id !== "main"
     )
       return;
     event.preventDefault();
@@ -425,8 +264,11 @@ export function fleetView(root, params, remember) {
     event.target.closest("tr")?.querySelector("a.name")?.click();
   }
 
-  setParams(params);
   return {
+    node,
+    focusTable(name) {
+      body.querySelector(`a.name[href="${CSS.escape(link(name))}"]`)?.focus({ preventScroll: true });
+    },
     setParams,
     key,
     focusFilter: () => (input.focus(), input.select()),
@@ -451,34 +293,5 @@ function section(title, kind) {
     empty,
     rest,
     node: h("section", { class: "panel", "aria-label": title }, h("h2", null, title, " ", number), empty, list, rest),
-  };
-}
-
-const texts = new WeakMap();
-
-/** What the filter looks at; made once for each answer of the daemon. */
-function haystack(t) {
-  let text = texts.get(t);
-  if (text === undefined) {
-    text = [t.table, t.health, t.step, ...t.policies, ...t.reasons.map((r) => `${reasonText(r.reason)} ${r.detail}`)]
-      .join(" ")
-      .toLowerCase();
-    texts.set(t, text);
-  }
-  return text;
-}
-
-/** A row whose cells are filled anew only when what they show changes. */
-function makeRow() {
-  const cells = COLUMNS.map((column, i) =>
-    h(i === 0 ? "th" : "td", { scope: i === 0 ? "row" : null, class: `c-${column.key}${column.numeric ? " n" : ""}` }),
-  );
-  const node = h("tr", null, cells);
-  return {
-    node,
-    update(t) {
-      if (node.dataset.health !== t.health) node.dataset.health = t.health;
-      COLUMNS.forEach((column, i) => memo(cells[i], column.sees(t) ?? null, () => column.show(t)));
-    },
   };
 }

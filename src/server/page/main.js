@@ -8,10 +8,14 @@ import { fleetView } from "./fleet.js";
 import { tableView } from "./table.js";
 
 const EVERY_MS = 2000;
+/** Asking takes at most one part in so many of the time: far from a large fleet it is asked less often. */
+const REST = 4;
 
 const main = byId("main");
-/** The open view: `{load, update, hash, title}`. */
+/** The open view: `{node, load, update, failed}`. The fleet is kept, as everybody comes back to it. */
 let view = null;
+let fleet = null;
+let fleetScroll = 0;
 let status = null;
 let lostSince = null;
 let timer = 0;
@@ -35,24 +39,42 @@ function navigate() {
       name = path.slice(3); // A stray percent sign, typed by hand.
     }
     if (view?.name === name) return;
-    view = tableView(main, name, poke);
+    if (view === fleet) fleetScroll = window.scrollY;
+    view = tableView(name, fleetHash, poke);
     view.load = () => get(tablePath(name));
+    document.title = `${name} – icewright`;
+    show(0);
   } else {
+    const left = view?.name;
     fleetHash = location.hash || "#/";
-    if (view?.setParams) return view.setParams(params);
-    view = fleetView(main, params, (hash) => {
-      fleetHash = hash;
-      history.replaceState(null, "", hash);
-    });
-    view.load = allTables;
+    fleet ??= makeFleet();
+    fleet.setParams(params);
+    if (view === fleet) return;
+    view = fleet;
+    document.title = "icewright";
+    show(fleetScroll);
+    // Whoever comes back goes on where they left.
+    if (left) fleet.focusTable(left);
   }
-  document.title = view.name ? `${view.name} – icewright` : "icewright";
   if (status) view.update(null, status);
-  // Whoever follows a link by keyboard starts at the top of what it leads to.
-  if (document.body.dataset.opened) main.focus({ preventScroll: true });
-  document.body.dataset.opened = "yes";
-  window.scrollTo(0, 0);
   poke();
+}
+
+function makeFleet() {
+  const made = fleetView((hash) => {
+    fleetHash = hash;
+    history.replaceState(null, "", hash);
+  });
+  made.load = allTables;
+  return made;
+}
+
+function show(scroll) {
+  const first = main.contains(byId("loading"));
+  put(main, view.node);
+  window.scrollTo(0, scroll);
+  // Whoever follows a link by keyboard starts at the top of what it leads to.
+  if (!first) main.focus({ preventScroll: true });
 }
 
 /** Asks the daemon now instead of later. */
@@ -69,6 +91,7 @@ async function ask() {
   asking = true;
   askAgain = false;
   const asked = view;
+  const start = performance.now();
   try {
     const [state, data] = await Promise.all([get("api/v1/status"), asked.load().catch((error) => error)]);
     status = state;
@@ -89,7 +112,8 @@ async function ask() {
   } finally {
     asking = false;
     // A hidden tab asks nothing; it is woken by `visibilitychange`.
-    if (!document.hidden) timer = setTimeout(ask, askAgain ? 0 : EVERY_MS);
+    if (!document.hidden)
+      timer = setTimeout(ask, askAgain ? 0 : Math.max(EVERY_MS, REST * (performance.now() - start)));
   }
 }
 
@@ -191,5 +215,4 @@ document.addEventListener("visibilitychange", () => (document.hidden ? clearTime
 window.addEventListener("hashchange", navigate);
 setInterval(() => document.hidden || tick(document), 1000);
 headerButtons();
-put(main, h("p", { class: "loading" }, "Loading …"));
 navigate();

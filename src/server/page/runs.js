@@ -1,28 +1,26 @@
 // The run history: one line per run, and all that its report says.
 
-import { runText } from "./chart.js";
 import { h } from "./dom.js";
-import { bytes, count, dateTime, duration, short, time } from "./format.js";
-import { badge } from "./words.js";
+import { bytes, count, dateTime, duration, plural, short, time } from "./format.js";
+import { badge, runText } from "./words.js";
 
+/** What a run's numbers say; those that are zero say nothing. */
 const COUNTS = [
-  ["rewritten-data-files", "data files rewritten", count],
-  ["rewritten-bytes", "rewritten", bytes],
-  ["added-data-files", "data files added", count],
-  ["added-bytes", "added", bytes],
-  ["removed-delete-files", "delete files removed", count],
-  ["expired-snapshots", "snapshots expired", count],
-  ["deleted-files", "files deleted", count],
-  ["deleted-bytes", "deleted", bytes],
-  ["commit-conflicts", "commit conflicts", count],
-  ["commit-unknown", "commits with a lost answer", count],
+  ["rewritten-data-files", (n) => `${plural(n, "data file")} rewritten`],
+  ["rewritten-bytes", (n) => `${bytes(n)} rewritten`],
+  ["added-data-files", (n) => `${plural(n, "data file")} added`],
+  ["added-bytes", (n) => `${bytes(n)} added`],
+  ["removed-delete-files", (n) => `${plural(n, "delete file")} removed`],
+  ["expired-snapshots", (n) => `${plural(n, "snapshot")} expired`],
+  ["deleted-files", (n) => `${plural(n, "file")} deleted`],
+  ["deleted-bytes", (n) => `${bytes(n)} deleted`],
+  ["commit-conflicts", (n) => plural(n, "commit conflict")],
+  ["commit-unknown", (n) => `${plural(n, "commit")} with a lost answer`],
 ];
 
 /** A run as an entry that can be opened; runs do not change, so it is made once. */
 export function runEntry(run) {
-  const counts = COUNTS.filter(([key]) => run.counts?.[key]).map(
-    ([key, noun, format]) => `${format(run.counts[key])} ${noun}`,
-  );
+  const counts = COUNTS.filter(([key]) => run.counts[key]).map(([key, say]) => say(run.counts[key]));
   const full = h("div", { class: "full" });
   const fill = (event) => {
     if (event.target.open && !full.firstChild) full.append(...report(run));

@@ -7,9 +7,20 @@ import { bytes, count, dateTime, now, percent, short, time } from "./format.js";
 import { partitions, plan, policy } from "./details.js";
 import { progressBar } from "./progress.js";
 import { runEntry } from "./runs.js";
-import { badge, deleteFiles, isQueued, isRunning, manifests, meanBytes, reasonCure, reasonText } from "./words.js";
+import {
+  badge,
+  deleteFiles,
+  doneText,
+  isQueued,
+  isRunning,
+  manifests,
+  meanBytes,
+  reasonCure,
+  reasonText,
+} from "./words.js";
 
 const SNAPSHOTS_SHOWN = 15;
+const ACTIONS = ["rewrite-data-files", "expire-snapshots", "remove-orphan-files"];
 
 const panel = (title, ...children) =>
   h("section", { class: "panel", "aria-label": title }, h("h2", null, title), ...children);
@@ -17,11 +28,11 @@ const panel = (title, ...children) =>
 const figure = (title, value, hint) =>
   h("div", { class: "figure", title: hint }, h("dt", null, title), h("dd", null, value));
 
-/** Opens the view of the table `name` in `root`; `poke` asks the daemon at once. */
-export function tableView(root, name, poke) {
+/** The view of the table `name`; `home` is where the list is, `poke` asks the daemon at once. */
+export function tableView(name, home, poke) {
   let table = null;
   let status = null;
-  const back = h("a", { href: "#/", class: "back" }, "‹ All tables");
+  const back = h("a", { href: home, class: "back" }, "‹ All tables");
   const title = h("h1", null, name);
   const badges = h("span", { class: "badges" });
   const pauseButton = actionButton("Pause", () => (table?.paused ? resume(name) : pause(name)), poke);
@@ -59,7 +70,7 @@ export function tableView(root, name, poke) {
   const all = h(
     "div",
     { class: "table-view", hidden: true },
-    h("div", { class: "beside" }, panel("Health", why), panel("Now", doing)),
+    h("div", { class: "beside" }, panel("Health", why), panel("Now and last", doing)),
     figures,
     panel("Files over time", chart.node, sampleTable),
     panel("Run history", noRuns, runs),
@@ -68,8 +79,9 @@ export function tableView(root, name, poke) {
     panel("Last plan", planned),
     panel("Policy in force", settings),
   );
-  put(
-    root,
+  const node = h(
+    "div",
+    null,
     h("nav", { "aria-label": "Breadcrumb" }, back),
     h("div", { class: "title" }, title, badges, buttons),
     problem,
@@ -78,6 +90,7 @@ export function tableView(root, name, poke) {
   );
 
   function update(given, state) {
+    const news = given !== null && given !== table;
     status = state;
     table = given ?? table;
     buttons.hidden = !status.admin;
@@ -85,6 +98,7 @@ export function tableView(root, name, poke) {
     problem.hidden = loading.hidden = true;
     all.hidden = false;
     drawState();
+    if (!news) return;
     drawFigures();
     chart.update({ samples: table.samples, runs: table.runs });
     drawSamples();
@@ -111,8 +125,10 @@ export function tableView(root, name, poke) {
     setText(pauseButton, table.paused ? "Resume" : "Pause");
     memo(why, [table.health, table.reasons, table["consecutive-failures"], table["collected-at-ms"]], health);
     const queued = isQueued(table, now());
-    memo(doing, [table.step, table["next-step"], table.paused, queued, table.quarantined, status.paused], () =>
-      state(queued),
+    memo(
+      doing,
+      [table.step, table["next-step"], table.paused, queued, table.quarantined, status.paused, table["last-runs"]],
+      () => state(queued),
     );
     bar.update(table);
   }
@@ -125,7 +141,7 @@ export function tableView(root, name, poke) {
     );
     const well = {
       healthy: "Nothing to do.",
-      unknown: "The table has not been looked at yet, or not for long.",
+      unknown: "It has not been looked at yet.",
       unhealthy: "",
     }[is];
     return [
@@ -174,6 +190,7 @@ export function tableView(root, name, poke) {
           h("strong", null, time(next["at-ms"], "due")),
           h("span", { class: "dim" }, ` (${next.why})`),
         ),
+      lastRuns(table["last-runs"]),
       table.step === "idle" && !next && h("p", { class: "dim" }, "Idle; nothing is due."),
     ];
   }
@@ -289,18 +306,28 @@ export function tableView(root, name, poke) {
 
   return {
     name,
+    node,
     update,
     failed(error) {
       loading.hidden = true;
       problem.hidden = false;
-      setText(
-        problem,
-        error.status === 404
-          ? `${error.message} It may have been dropped, or no policy names it any more.`
-          : error.message,
-      );
+      setText(problem, error.message);
     },
   };
+}
+
+/** What was done last, by action. */
+function lastRuns(byAction) {
+  const runs = ACTIONS.map((action) => byAction[action]).filter(Boolean);
+  const line = (run) =>
+    h(
+      "li",
+      null,
+      badge(run.outcome),
+      h("span", null, [run.action, run.reason ?? doneText(run)].filter(Boolean).join(": ")),
+      time(run["finished-at-ms"]),
+    );
+  return runs.length > 0 && h("ul", { class: "lasts", "aria-label": "Last runs" }, runs.map(line));
 }
 
 function sampleGrid(body) {

@@ -1,6 +1,7 @@
 // What the API's words mean, for people. One place, so that both views say the same.
 
 import { h } from "./dom.js";
+import { count, plural } from "./format.js";
 
 /** Health, outcomes and states with a sign each: colour alone tells nobody anything. */
 const SIGNS = {
@@ -90,3 +91,17 @@ export const deleteFiles = (stats) =>
   stats["position-delete-files"] + stats["equality-delete-files"] + stats["deletion-vectors"];
 export const manifests = (stats) => stats["data-manifests"] + stats["delete-manifests"];
 export const meanBytes = (stats) => (stats["data-files"] ? stats["data-file-bytes"] / stats["data-files"] : null);
+
+/** What a run did, in few words; nothing if it did nothing. */
+export function doneText({ counts }) {
+  const said = [];
+  if (counts["rewritten-data-files"]) {
+    said.push(`${plural(counts["rewritten-data-files"], "data file")} into ${count(counts["added-data-files"])}`);
+  }
+  if (counts["expired-snapshots"]) said.push(`${plural(counts["expired-snapshots"], "snapshot")} expired`);
+  if (counts["deleted-files"]) said.push(`${plural(counts["deleted-files"], "file")} deleted`);
+  return said.join(", ");
+}
+
+/** A run in a line. */
+export const runText = (run) => [`${run.action} ${run.outcome}`, doneText(run)].filter(Boolean).join(", ");
