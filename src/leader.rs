@@ -19,6 +19,9 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::permit::WritePermit;
 
+/// Longest time to give the Lease back: the process is about to end, and others take over without it too.
+const RELEASE: Duration = Duration::from_secs(2);
+
 /// How leadership ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
@@ -52,7 +55,8 @@ impl Election {
 
     /// Tries until this replica leads; false if the token was cancelled before. `each_round` is called at each try.
     pub async fn win(&mut self, cancel: &CancellationToken, each_round: impl Fn()) -> bool {
-        let mut told = None;
+        // Said once, and again when it changes: a try comes every few seconds.
+        let (mut told, mut failing) = (None, String::new());
         loop {
             each_round();
             match self.round(self.timing.renew_deadline / 2).await {
@@ -67,7 +71,11 @@ impl Election {
                         told = holder;
                     }
                 }
-                Err(error) => tracing::warn!(%error, "no leader election possible now; it is tried again"),
+                Err(error) if error.to_string() != failing => {
+                    failing = error.to_string();
+                    tracing::warn!(%error, "no leader election possible now; it is tried again");
+                }
+                Err(error) => tracing::debug!(%error, "no leader election possible yet"),
             }
             tokio::select! {
                 () = cancel.cancelled() => return false,
@@ -107,7 +115,7 @@ impl Election {
     /// Gives the Lease back, so that another replica need not wait. Call it when no work is left.
     pub async fn release(&mut self) {
         self.permit.revoke();
-        let released = timeout(self.timing.renew_deadline / 2, async {
+        let released = timeout(RELEASE.min(self.timing.renew_deadline / 2), async {
             let Some(Stored(mut lease)) = self.lease.get().await? else { return Ok(Written::Raced) };
             if Stored(lease.clone()).record().holder != self.candidate.identity() {
                 return Ok(Written::Raced);

@@ -1,6 +1,7 @@
 //! Log output: lines for people, or one JSON object per line, on standard error; with a filter that may change at any time.
 
 mod json;
+mod traces;
 
 use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,6 +13,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
 use crate::error::{Error, ErrorKind, Result};
+pub(crate) use traces::phase_span;
+pub use traces::{Collector, Headers, Traces, action_span, ended, run_span};
 
 /// The target of spans whose fields belong on every line written inside them, whatever the filter says about lines.
 pub const RUN_TARGET: &str = "icewright::run";
@@ -64,11 +67,32 @@ impl FilterHandle {
     }
 }
 
-/// Starts logging to standard error. A second call in one process keeps the first subscriber and gives a detached handle.
-pub fn init(format: LogFormat, filter: &str) -> Result<FilterHandle> {
+/// What was started.
+pub struct Telemetry {
+    /// Which log lines are written.
+    pub filter: FilterHandle,
+    traces: Option<Traces>,
+}
+
+impl Telemetry {
+    /// Sends the last spans, for two seconds at most.
+    pub async fn finish(self) {
+        if let Some(traces) = self.traces {
+            traces.finish().await;
+        }
+    }
+}
+
+/// Starts logging to standard error, and sending spans if a collector is given; within a tokio runtime. A second call in
+/// one process keeps the first subscriber and gives a detached handle.
+pub fn init(format: LogFormat, filter: &str, collector: Option<&Collector>) -> Result<Telemetry> {
     let (lines, handle) = layer(format, filter, std::io::stderr)?;
-    let started = tracing_subscriber::registry().with(lines).try_init();
-    Ok(if started.is_ok() { handle } else { FilterHandle::detached(filter) })
+    let (spans, traces) = collector.map(traces::layer).transpose()?.unzip();
+    let mut layers = vec![lines.boxed()];
+    layers.extend(spans.map(Layer::boxed));
+    let started = tracing_subscriber::registry().with(layers).try_init();
+    let filter = if started.is_ok() { handle } else { FilterHandle::detached(filter) };
+    Ok(Telemetry { filter, traces })
 }
 
 /// Writes lines, and the handle on which ones.

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use futures::{StreamExt, stream};
 use iceberg::spec::{DataContentType, ManifestFile, SnapshotRef, SnapshotReference};
+use tracing::Instrument;
 
 use super::deletion::{Deleted, Deleter, Doomed, refresh, require_deletable};
 use super::ownership::{compare_with_neighbours, read_metadata_text};
@@ -27,6 +28,7 @@ use crate::storage::path::CanonicalPath;
 use crate::table::TableHandle;
 use crate::table::path_set::PathSet;
 use crate::table::references::{metadata_files, statistics_files};
+use crate::telemetry::phase_span;
 
 /// Content files that one run deletes at most; the rest is left to orphan removal, with its manifests as proof.
 const CONTENT_FILES_PER_RUN: usize = 1_000_000;
@@ -68,7 +70,7 @@ async fn expire(
     stopwatch: &mut Stopwatch,
 ) -> ExpireReport {
     let mut report = ExpireReport::default();
-    let prepared = prepare(table, plan).await;
+    let prepared = prepare(table, plan).instrument(phase_span!("plan")).await;
     stopwatch.end("plan");
     let (retained, doomed) = match prepared {
         Ok(prepared) => prepared,
@@ -79,7 +81,7 @@ async fn expire(
             return report;
         }
     };
-    let (base, result) = commit(table, plan, ctx, clock).await;
+    let (base, result) = commit(table, plan, ctx, clock).instrument(phase_span!("commit")).await;
     stopwatch.end("commit");
     match result {
         CommitResult::Committed(committed) => {
@@ -112,7 +114,7 @@ async fn expire(
         return report;
     }
     match after_commit(table, &base, plan, retained).await {
-        Ok(deleter) => delete(deleter, doomed, &mut report).await,
+        Ok(deleter) => delete(deleter, doomed, &mut report).instrument(phase_span!("delete")).await,
         Err(error) => report.error = Some(error.context("read the table after its expiry (no file was deleted)")),
     }
     stopwatch.end("delete");

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use iceberg::spec::{ManifestContentType, ManifestFile};
+use tracing::Instrument;
 
 use super::deletion::{Deleter, Doomed, grow};
 use super::elsewhere::Elsewhere;
@@ -25,6 +26,7 @@ use crate::storage::path::CanonicalPath;
 use crate::table::TableHandle;
 use crate::table::path_set::PathSet;
 use crate::table::references::{clock_skew_ms, gc_enabled};
+use crate::telemetry::phase_span;
 
 /// Unreferenced files that one run takes at most, if the caller has no other wish.
 pub const CANDIDATES_PER_RUN: usize = 1_000_000;
@@ -84,7 +86,8 @@ pub async fn remove_orphan_files(table: &TableHandle, request: &OrphanRequest<'_
     };
     if let Some((table, reachable)) = known {
         stopwatch.end("check");
-        delete(Deleter::new(table, reachable, Proof::Orphan), doomed, &mut report).await;
+        let deleter = Deleter::new(table, reachable, Proof::Orphan);
+        delete(deleter, doomed, &mut report).instrument(phase_span!("delete")).await;
         stopwatch.end("delete");
     }
     report.phases_ms = stopwatch.times();
@@ -145,7 +148,7 @@ async fn find(table: &TableHandle, request: &OrphanRequest<'_>, stopwatch: &mut 
         is_active: request.is_active,
         candidates_max: request.candidates_max,
     };
-    let listed = comparison.list(&table.store, &left_out).await;
+    let listed = comparison.list(&table.store, &left_out).instrument(phase_span!("list")).await;
     stopwatch.end("list");
     let mut listing = match listed? {
         Ok(listing) => listing,

@@ -1,12 +1,16 @@
 //! What may stand on the command line, and the help on it.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::telemetry::{self, LogFormat};
+use crate::config::TracesConfig;
+use crate::error::{Error, ErrorKind, Result};
+use crate::telemetry::{self, Collector, LogFormat, Telemetry};
 use crate::version;
 
 const AFTER_HELP: &str = "\
@@ -172,12 +176,12 @@ pub(super) struct ConfigArgument {
     pub(super) path: PathBuf,
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+fn duration(text: &str) -> std::result::Result<Duration, String> {
     crate::config::units::parse_duration(text)
 }
 
 /// An empty variable means that none is set.
-fn filter(text: &str) -> Result<String, String> {
+fn filter(text: &str) -> std::result::Result<String, String> {
     if !text.trim().is_empty() {
         telemetry::check_filter(text).map_err(|e| e.to_string())?;
     }
@@ -185,6 +189,18 @@ fn filter(text: &str) -> Result<String, String> {
 }
 
 impl Command {
+    /// The configuration file of commands that work with one.
+    pub(super) fn config(&self) -> Option<&Path> {
+        match self {
+            Self::Run { config, .. }
+            | Self::Check { config }
+            | Self::Plan { config, .. }
+            | Self::Once { config, .. }
+            | Self::Inspect { config, .. } => Some(&config.path),
+            Self::Sandbox { .. } | Self::Catalog { .. } | Self::Completions { .. } => None,
+        }
+    }
+
     /// The log filter where none is given: what serves tells what it does, what prints a result tells what is odd.
     pub(super) fn default_filter(&self) -> &'static str {
         match self {
@@ -200,10 +216,30 @@ impl Command {
 }
 
 impl LogArguments {
-    pub(super) fn start(&self, default_filter: &str) -> crate::error::Result<telemetry::FilterHandle> {
+    pub(super) fn start(&self, default_filter: &str, traces: Option<&TracesConfig>) -> Result<Telemetry> {
         let given = self.log_filter.as_deref().filter(|text| !text.trim().is_empty());
-        telemetry::init(self.log_format.unwrap_or_else(LogFormat::detect), given.unwrap_or(default_filter))
+        let format = self.log_format.unwrap_or_else(LogFormat::detect);
+        let collector = traces.and_then(collector);
+        telemetry::init(format, given.unwrap_or(default_filter), collector.as_ref())
     }
+}
+
+/// Where the configuration wants spans to go.
+fn collector(traces: &TracesConfig) -> Option<Collector> {
+    let endpoint = traces.endpoint.clone()?;
+    let secrets = traces.headers.clone();
+    let headers = Arc::new(move || {
+        let mut headers = HeaderMap::new();
+        for (name, secret) in &secrets {
+            let bad = |_| Error::new(ErrorKind::Config, format!("traces.headers.{name} is no HTTP header"));
+            let name: HeaderName = name.parse().map_err(|_| bad(()))?;
+            let mut value = HeaderValue::from_str(secret.resolve()?.expose()).map_err(|_| bad(()))?;
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+        Ok(headers)
+    });
+    Some(Collector { endpoint, sample_ratio: traces.sample_ratio, headers })
 }
 
 /// The completion script of a shell.

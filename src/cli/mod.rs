@@ -21,7 +21,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use arguments::{Arguments, Command};
+use arguments::{Arguments, Command, LogArguments};
 use clap::Parser;
 use tokio_util::sync::CancellationToken;
 
@@ -42,10 +42,6 @@ pub fn main() -> ExitCode {
         print::out(&arguments::completions(shell));
         return ExitCode::SUCCESS;
     }
-    let filter = match log.start(command.default_filter()) {
-        Ok(filter) => filter,
-        Err(error) => return failed(&error),
-    };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -53,7 +49,7 @@ pub fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let result = runtime.block_on(dispatch(command, filter));
+    let result = runtime.block_on(dispatch(command, &log));
     // Blocking work that ignores its token must not keep the process: outputs of unfinished groups are in no snapshot.
     runtime.shutdown_timeout(Duration::from_secs(1));
     match result {
@@ -71,24 +67,35 @@ fn code(exit: i32) -> ExitCode {
     ExitCode::from(u8::try_from(exit).unwrap_or(1))
 }
 
-async fn dispatch(command: Command, log_filter: FilterHandle) -> Result<i32> {
+async fn dispatch(command: Command, log: &LogArguments) -> Result<i32> {
     let cancel = cancel_on_signal()?;
+    // It says where spans go.
+    let loaded = command.config().map(load).transpose()?;
+    let telemetry = log.start(command.default_filter(), loaded.as_ref().map(|loaded| &loaded.config.traces))?;
+    let result = execute(command, loaded, telemetry.filter.clone(), cancel).await;
+    telemetry.finish().await;
+    result
+}
+
+async fn execute(
+    command: Command,
+    loaded: Option<Loaded>,
+    log_filter: FilterHandle,
+    cancel: CancellationToken,
+) -> Result<i32> {
+    let loaded = loaded.ok_or_else(|| Error::internal("this command has no configuration"));
     match command {
         Command::Sandbox { dir, run_for, catalog_listen, listen } => {
             sandbox::sandbox(&dir, run_for, catalog_listen, listen, log_filter, cancel).await
         }
         Command::Catalog { dir, listen } => catalog::catalog(&dir, listen, cancel).await,
-        Command::Run { config, listen } => run::run(load(&config.path)?, listen, log_filter, cancel).await,
+        Command::Run { listen, .. } => run::run(loaded?, listen, log_filter, cancel).await,
         Command::Check { .. } | Command::Completions { .. } => Err(Error::internal("this command needs no runtime")),
-        Command::Plan { config, table, json } => {
-            plan::plan(load(&config.path)?.config, table.as_deref(), json, cancel).await
+        Command::Plan { table, json, .. } => plan::plan(loaded?.config, table.as_deref(), json, cancel).await,
+        Command::Once { table, json, no_wait, .. } => {
+            once::once(loaded?.config, table.as_deref(), json, no_wait, cancel).await
         }
-        Command::Once { config, table, json, no_wait } => {
-            once::once(load(&config.path)?.config, table.as_deref(), json, no_wait, cancel).await
-        }
-        Command::Inspect { config, table, json } => {
-            inspect::inspect(load(&config.path)?.config, &table, json, cancel).await
-        }
+        Command::Inspect { table, json, .. } => inspect::inspect(loaded?.config, &table, json, cancel).await,
     }
 }
 

@@ -24,6 +24,7 @@ use std::time::Duration;
 use futures::{StreamExt, stream};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use super::progress::Board;
 use super::screen::{self, Screen};
@@ -40,6 +41,7 @@ use crate::schedule::env::Env;
 use crate::schedule::fleet::Fleet;
 use crate::schedule::rewrite_data_files::Watcher;
 use crate::schedule::run_table::{Run, StepReport, Subject, clean_up_step, rewrite_step};
+use crate::telemetry;
 
 /// What the pass did to one table.
 #[derive(Debug, Serialize)]
@@ -120,7 +122,8 @@ impl Pass {
             not_due: None,
             error: None,
         };
-        let ended = self.steps(&name, run, &mut report).await;
+        let span = run.span(&name);
+        let ended = self.steps(&name, run, &mut report).instrument(span.clone()).await;
         let failed = report.steps.iter().any(|step| step.outcome().is_failure());
         report.outcome = match &ended {
             Err(error) if error.kind() != ErrorKind::Cancelled => Outcome::Failed,
@@ -128,6 +131,7 @@ impl Pass {
             Err(_) => Outcome::Cancelled,
             Ok(()) => Outcome::Success,
         };
+        telemetry::ended(&span, report.outcome.as_str(), report.outcome.is_failure(), &[]);
         report.error = ended.err().map(|error| error.to_string());
         if let Some(gateway) = &self.gateway {
             push::push(gateway, &self.env, &self.fleet, &name, &report).await;

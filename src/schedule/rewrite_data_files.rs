@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, Span};
 
 use crate::clock::Stopwatch;
 use crate::commit::{CommitContext, CommitResult, StartSnapshot, commit_rewrite};
@@ -17,12 +18,14 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::inspect::inspect_table;
 use crate::plan::{FileGroup, RewritePlan, changed_since_last_rewrite, check_rewrite_plan, plan_rewrite_data_files};
 use crate::policy::{PartitionSelection, TablePolicy};
-use crate::report::run_report::RewriteReport;
+use crate::report::Outcome;
+use crate::report::run_report::{RewriteReport, outcome_of};
 use crate::rewrite::{Phase, Progress, RewriteContext, RewriteResult, rewrite_file_group};
 use crate::run_id::{RunId, SUMMARY_PLANNED_SNAPSHOT, SUMMARY_RUN_COMPLETE};
 use crate::schedule::env::Env;
 use crate::storage::delete_files::{Proof, delete_files};
 use crate::table::TableHandle;
+use crate::telemetry::{self, phase_span};
 
 /// Manifests read at the same time while inspecting one table.
 pub(crate) const INSPECT_CONCURRENCY: usize = 16;
@@ -71,12 +74,14 @@ async fn plan_timed(
     if takes_all && !changed_since_last_rewrite(&table.loaded) {
         return Ok(Err("no new snapshot since the last compaction".into()));
     }
-    let state = inspect_table(table, &env.manifests, INSPECT_CONCURRENCY).await;
+    let state = inspect_table(table, &env.manifests, INSPECT_CONCURRENCY).instrument(phase_span!("inspect")).await;
     stopwatch.end(INSPECT);
     let state = state?;
     progress.enter(Phase::Plan);
-    let plan = plan_rewrite_data_files(&state, policy, commit_interval, env.clock.now_ms())?;
-    check_rewrite_plan(&plan, &state, &policy.rewrite_data_files)?;
+    let plan = phase_span!("plan").in_scope(|| {
+        let plan = plan_rewrite_data_files(&state, policy, commit_interval, env.clock.now_ms())?;
+        check_rewrite_plan(&plan, &state, &policy.rewrite_data_files).map(|()| plan)
+    })?;
     stopwatch.end(PLAN);
     Ok(Ok(plan))
 }
@@ -125,6 +130,21 @@ pub async fn rewrite_data_files(
     report.duration_ms = env.clock.now_ms() - started;
     report.phases_ms = stopwatch.times();
     report
+}
+
+/// Rewrites a group, and lets the span around tell how that ended.
+async fn rewrite_traced(context: &RewriteContext, group: &FileGroup) -> Result<RewriteResult> {
+    let result = rewrite_file_group(context, group).await;
+    let outcome = result.as_ref().map_or_else(|error| outcome_of(error.kind()), |_| Outcome::Success);
+    let of = |count: fn(&RewriteResult) -> u64| result.as_ref().map_or(0, count);
+    let counts = [
+        ("rewritten_data_files", of(|r| r.rewritten.len() as u64)),
+        ("rewritten_bytes", of(|r| r.input_bytes)),
+        ("added_data_files", of(|r| r.added.len() as u64)),
+        ("added_bytes", of(|r| r.output_bytes)),
+    ];
+    telemetry::ended(&Span::current(), outcome.as_str(), outcome.is_failure(), &counts);
+    result
 }
 
 /// A compaction under way.
@@ -203,7 +223,8 @@ impl<'a> Rewriting<'a> {
             while running.len() < concurrency && !self.cancel.is_cancelled() {
                 let Some(group) = waiting.next() else { break };
                 let context = context.clone();
-                running.spawn(async move { rewrite_file_group(&context, &group).await });
+                let span = phase_span!("file-group", group = group.index);
+                running.spawn(async move { rewrite_traced(&context, &group).await }.instrument(span));
             }
             let Some(joined) = running.join_next().await else { break };
             let result = joined.unwrap_or_else(|e| Err(Error::internal(format!("file group panicked: {e}"))));
@@ -272,7 +293,8 @@ impl<'a> Rewriting<'a> {
         ];
         self.stopwatch.end(REWRITE);
         self.progress.enter(Phase::Commit);
-        let result = commit_rewrite(&self.table, &start, &batch, &context, self.env.clock.as_ref()).await;
+        let committing = commit_rewrite(&self.table, &start, &batch, &context, self.env.clock.as_ref());
+        let result = committing.instrument(phase_span!("commit")).await;
         self.progress.enter(Phase::Rewrite);
         self.stopwatch.end(COMMIT);
         match result {

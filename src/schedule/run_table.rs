@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use serde::Serialize;
+use tracing::{Instrument, Span};
 
 use crate::clean::{
     CANDIDATES_PER_RUN, Elsewhere, ExpireOutcome, ExpireReport, OrphanReport, OrphanRequest, expire_snapshots,
@@ -23,6 +24,7 @@ use crate::schedule::fleet::{Fleet, Others};
 use crate::schedule::rewrite_data_files::{Watcher, rewrite_data_files};
 use crate::table::TableHandle;
 use crate::table::history::last_own_run;
+use crate::telemetry;
 
 const EXPIRE: &str = Action::ExpireSnapshots.as_str();
 const ORPHANS: &str = Action::RemoveOrphanFiles.as_str();
@@ -42,6 +44,11 @@ impl Run {
     pub fn start(env: &Env) -> Self {
         let run_id = RunId(env.clock.uuid());
         Self { run_id, since_ms: run_id.started_ms() }
+    }
+
+    /// What is logged and traced inside belongs to this run.
+    pub fn span(self, name: &TableName) -> Span {
+        telemetry::run_span(self.run_id.0, &name.catalog, &name.namespace_text(), &name.to_string())
     }
 }
 
@@ -189,8 +196,9 @@ pub async fn rewrite_step(env: &Env, subject: &Subject, run: Run, watcher: &Watc
     let spent = between(run.run_id.started_ms(), env.clock.now_ms());
     let left = (env.run_timeout / 10 * 9).saturating_sub(spent);
     let policy = &subject.resolved.policy;
-    let mut rewriting =
-        rewrite_data_files(&limited, &subject.table, policy, subject.commit_interval, run.run_id, watcher).boxed();
+    let rewriting = rewrite_data_files(&limited, &subject.table, policy, subject.commit_interval, run.run_id, watcher);
+    let span = telemetry::action_span(Action::RewriteDataFiles.as_str());
+    let mut rewriting = rewriting.instrument(span.clone()).boxed();
     let report = tokio::select! {
         report = &mut rewriting => report,
         () = tokio::time::sleep(left) => {
@@ -200,12 +208,25 @@ pub async fn rewrite_step(env: &Env, subject: &Subject, run: Run, watcher: &Watc
             report
         }
     };
+    trace_rewrite(&span, &report);
     let now = env.clock.now_ms();
     let other = match report.last_commit_ms {
         Some(committed) => due::after_rewrite(Some(committed), subject.delay(), now),
         None => subject.clean_up_due(now),
     };
     StepDone { report: StepReport::RewriteDataFiles(Box::new(report)), other }
+}
+
+fn trace_rewrite(span: &Span, report: &RewriteReport) {
+    let counts = [
+        ("rewritten_data_files", report.rewritten_data_files as u64),
+        ("rewritten_bytes", report.rewritten_bytes),
+        ("added_data_files", report.added_data_files as u64),
+        ("added_bytes", report.added_bytes),
+        ("commits", report.commits as u64),
+        ("conflicts", u64::from(report.conflicts)),
+    ];
+    telemetry::ended(span, report.outcome.as_str(), report.outcome.is_failure(), &counts);
 }
 
 fn between(from_ms: i64, to_ms: i64) -> Duration {
@@ -229,9 +250,13 @@ pub async fn clean_up_step(
     // Finding them lists the whole catalog.
     let wanted = policy.expire_snapshots.enabled || policy.remove_orphan_files.enabled;
     let neighbours = if wanted { fleet.neighbours(name).await } else { Ok(Vec::new()) };
-    expire(env, subject, run, neighbours.as_deref().ok(), &mut report).await;
+    let span = telemetry::action_span(EXPIRE);
+    expire(env, subject, run, neighbours.as_deref().ok(), &mut report).instrument(span.clone()).await;
+    report.trace_expiry(&span);
+    drop(span);
     let expired = env.clock.now_ms();
     started(Action::RemoveOrphanFiles);
+    let span = telemetry::action_span(ORPHANS);
     if report.is_unsettled() {
         report.skipped.insert(ORPHANS, "a commit's outcome is not known yet".into());
     } else if !policy.remove_orphan_files.enabled {
@@ -241,13 +266,14 @@ pub async fn clean_up_step(
         let removed = tokio::select! {
             biased;
             () = env.cancel.cancelled() => Err(Error::new(ErrorKind::Cancelled, "the process is stopping")),
-            removed = orphans(env, fleet, name, subject, neighbours) => removed,
+            removed = orphans(env, fleet, name, subject, neighbours).instrument(span.clone()) => removed,
         };
         match removed {
             Ok(removed) => report.remove_orphan_files = Some(removed),
             Err(error) => report.refuse(ORPHANS, &error),
         }
     }
+    report.trace_orphans(&span);
     let now = env.clock.now_ms();
     (report.expire_duration, report.orphan_duration) = (between(begin, expired), between(expired, now));
     let other = due::after_clean_up(run.since_ms, policy, now)?;
@@ -333,6 +359,25 @@ impl CleanUpReport {
             Outcome::Success | Outcome::Failed | Outcome::Conflict | Outcome::Unknown => &mut self.errors,
         };
         group.insert(action, error.to_string());
+    }
+
+    fn trace_expiry(&self, span: &Span) {
+        let report = self.expire_snapshots.as_ref();
+        let deleted = report.map(|r| r.deleted.values().map(|tally| tally.files).sum());
+        let counts = [
+            ("expired_snapshots", report.map_or(0, |r| r.expired_snapshots as u64)),
+            ("deleted_files", deleted.unwrap_or(0)),
+        ];
+        let outcome = self.expire_outcome();
+        telemetry::ended(span, outcome.as_str(), outcome.is_failure(), &counts);
+    }
+
+    fn trace_orphans(&self, span: &Span) {
+        let report = self.remove_orphan_files.as_ref();
+        let deleted = report.map(|r| r.deleted.values().map(|tally| tally.files).sum());
+        let counts = [("orphan_files", report.map_or(0, |r| r.orphans.files)), ("deleted_files", deleted.unwrap_or(0))];
+        let outcome = self.orphan_outcome();
+        telemetry::ended(span, outcome.as_str(), outcome.is_failure(), &counts);
     }
 
     fn is_unsettled(&self) -> bool {

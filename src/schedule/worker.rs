@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::sync::mpsc;
+use tracing::{Instrument, Span};
 
 use super::due::{self, NextStep, Standing, Step};
 use super::env::Env;
@@ -20,6 +21,7 @@ use crate::report::Action;
 use crate::report::events::Reporter;
 use crate::rewrite::Progress;
 use crate::table::history::last_own_run;
+use crate::telemetry;
 
 /// How often a catalog is asked for its tables.
 const DISCOVER_EVERY: Duration = Duration::from_secs(30);
@@ -84,12 +86,18 @@ impl Shared {
         quarantine: Option<String>,
     ) -> Finished {
         // What a panic leaves behind is dropped or lies behind locks that bear it.
-        let work = AssertUnwindSafe(self.advance(&name, run, task, quarantine)).catch_unwind();
-        let progress = match work.await {
+        let work = AssertUnwindSafe(self.advance(&name, run, task.clone(), quarantine)).catch_unwind();
+        // A look at a table is no run yet.
+        let span = if matches!(task, Task::Do(_)) { run.span(&name) } else { Span::none() };
+        let progress = match work.instrument(span.clone()).await {
             Ok(Ok(progress)) => progress,
             Ok(Err(error)) => Progressed::NotBegun(error),
             Err(panic) => Progressed::Panicked(Error::internal(format!("panicked: {}", panic_text(panic.as_ref())))),
         };
+        if let Progressed::Stepped(done, _) = &progress {
+            let outcome = done.report.outcome();
+            telemetry::ended(&span, outcome.as_str(), outcome.is_failure(), &[]);
+        }
         Finished { name, run, step, progress }
     }
 

@@ -211,20 +211,6 @@ fn the_daemon_is_ready_once_the_catalog_answers_and_ends_when_told() {
     assert_eq!(catalog.terminate(), Some(0));
 }
 
-#[test]
-fn leader_election_outside_a_pod_is_refused_with_a_cure() {
-    let dir = tempfile::tempdir().expect("a temporary directory");
-    let config = dir.path().join("icewright.toml");
-    write_config(&config, "http://127.0.0.1:1", "1s", free_port());
-    let text = std::fs::read_to_string(&config).expect("the file");
-    std::fs::write(&config, format!("leader-election.enabled = true\n{text}")).expect("write");
-    let mut command = icewright(&["run", "--config", &config.to_string_lossy()]);
-    let output = command.env_remove("KUBERNETES_SERVICE_HOST").output().expect("start icewright");
-    let err = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{err}");
-    assert!(err.contains("KUBERNETES_SERVICE_HOST") && err.contains("leader-election.enabled = false"), "{err}");
-}
-
 pub(crate) fn get(port: u16, path: &str) -> (u16, String) {
     let runtime = Runtime::new().expect("a runtime");
     runtime.block_on(async {

@@ -1,6 +1,7 @@
-//! What surrounds the commands: help, exit codes, version, completions, the log's options.
+//! What holds for every command: version, exit codes, completions, and arguments that are checked before anything starts.
 
-use crate::support::command::{icewright, run};
+use crate::interop::process::free_port;
+use crate::support::command::{icewright, run, write_config};
 
 #[test]
 fn help_tells_of_every_command_and_wrong_arguments_are_refused() {
@@ -78,4 +79,18 @@ fn a_log_filter_is_checked_before_anything_starts() {
         command.env("ICEWRIGHT_LOG", value).output().expect("start icewright").status.code()
     };
     assert_eq!((with_variable("icewright=loud"), with_variable("")), (Some(2), Some(1)));
+}
+
+#[test]
+fn leader_election_outside_a_pod_is_refused_with_a_cure() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let config = dir.path().join("icewright.toml");
+    write_config(&config, "http://127.0.0.1:1", "1s", free_port());
+    let text = std::fs::read_to_string(&config).expect("the file");
+    std::fs::write(&config, format!("leader-election.enabled = true\n{text}")).expect("write");
+    let mut command = icewright(&["run", "--config", &config.to_string_lossy()]);
+    let output = command.env_remove("KUBERNETES_SERVICE_HOST").output().expect("start icewright");
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(err.contains("KUBERNETES_SERVICE_HOST") && err.contains("leader-election.enabled = false"), "{err}");
 }

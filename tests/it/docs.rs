@@ -7,7 +7,7 @@ use icewright::config::Config;
 use icewright::policy::Setting;
 use icewright::report::metrics::{ALL, Kind};
 
-const PAGES: [&str; 7] = [
+const PAGES: [&str; 8] = [
     "README.md",
     "docs/api.md",
     "docs/configuration.md",

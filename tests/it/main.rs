@@ -33,4 +33,5 @@ mod storage_local;
 mod storage_s3;
 mod supply_chain;
 mod support;
+mod telemetry;
 mod terminal;

@@ -10,7 +10,6 @@ use icewright::report::push::Pushgateway;
 
 use crate::interop::process::{Process, free_port};
 use crate::support::command::{Lake, run};
-use crate::support::command::{Lake, run};
 use crate::support::http_server::{HttpServer, Reply};
 
 /// A gateway at work.

@@ -10,9 +10,12 @@ use icewright::catalog::{Catalog, LoadedTable};
 use icewright::clock::SystemClock;
 use icewright::config::Config;
 use icewright::error::{Error, Result};
+use icewright::inspect::ManifestCache;
 use icewright::reload::{BuildMember, Reloader};
+use icewright::report::board::Board;
 use icewright::report::events::Reporter;
 use icewright::report::metrics::Metrics;
+use icewright::rewrite::MemoryBudget;
 use icewright::schedule::fleet::{Fleet, Member, OpenStore};
 use icewright::schedule::settings::Settings;
 use icewright::server::{Liveness, Readiness};
@@ -21,9 +24,10 @@ use icewright::testing::{MemoryCatalog, MemoryStore};
 use tempfile::TempDir;
 use tokio::sync::watch;
 
-use crate::cli::{Lake, get, icewright};
+use crate::cli::get;
 use crate::interop::process::{Process, free_port, wait_for};
 use crate::interop::proxy::{Fate, Proxy};
+use crate::support::command::{Lake, icewright};
 
 /// A folder as Kubernetes mounts a ConfigMap: `icewright.toml -> ..data/icewright.toml`, `..data -> VERSION`.
 struct Mount {
@@ -89,7 +93,8 @@ impl Bench {
         let metrics = Arc::new(Metrics::new(10));
         let readiness = Arc::new(Readiness::new(loaded.config.catalogs.keys().cloned()));
         let liveness = Arc::new(Liveness::new(0, Duration::from_secs(60)));
-        let reporter = Arc::new(Reporter::new(metrics.clone(), readiness, liveness, false));
+        let board = Arc::new(Board::new(0, Arc::new(MemoryBudget::new(0)), Arc::new(ManifestCache::new(0))));
+        let reporter = Arc::new(Reporter::new(metrics.clone(), board, readiness, liveness, false));
         let builds = Arc::new(AtomicUsize::new(0));
         let build: BuildMember = {
             let builds = builds.clone();
@@ -268,7 +273,7 @@ fn a_daemon_follows_its_file_while_a_rewrite_runs() {
     let head = format!("{head}{}", catalog("lake", &proxy.uri));
     let mut mount = Mount::new(&format!("{head}{}", policy("lake.shop.orders", "")));
     let file = mount.file().to_string_lossy().into_owned();
-    let log = lake.dir.path().join("run.log");
+    let log = lake.dir().join("run.log");
     let mut daemon = Process::start("run", &mut icewright(&["run", "--config", &file]), log.clone());
     daemon.wait_ready(&format!("http://127.0.0.1:{port}/readyz"));
     proxy.wait_held();

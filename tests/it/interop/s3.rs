@@ -77,6 +77,18 @@ impl SeaweedFs {
     }
 }
 
+/// Nothing in the log could sign or authorize a request.
+fn assert_no_secret(log: &Path) {
+    let log = std::fs::read(log).expect("read the log");
+    let log = String::from_utf8_lossy(&log);
+    assert!(log.contains("\"level\":\"TRACE\""), "everything is logged");
+    // The client's secret, signatures in headers and queries, session tokens, and tokens as they begin (`{"` in base64).
+    for mark in ["secretsecret", "Signature=", "Credential=", "ecurity-token", "ecurity-Token", "Bearer ey", "eyJ"] {
+        let line = log.lines().find(|line| line.contains(mark));
+        assert_eq!(line, None, "{mark}");
+    }
+}
+
 #[test]
 fn a_real_catalog_with_vended_credentials_and_other_writers() {
     let mut weed = SeaweedFs::start();
@@ -93,7 +105,7 @@ fn a_real_catalog_with_vended_credentials_and_other_writers() {
     assert!(weed.judge.files("app.logs").delete_files() > 0);
 
     // PyIceberg appends while the daemon works.
-    let mut daemon = weed.config("run.toml", "weed.app.logs", &careful()).run();
+    let mut daemon = weed.config("run.toml", "weed.app.logs", &careful()).with("ICEWRIGHT_LOG", "trace").run();
     let appended = weed.append("app.logs", &["--commits", "15", "--first-id", "2000000000", "--pause", "0.1"]);
     let files = wait_maintained(&weed.judge, "app.logs", not_ours);
     weed.server.assert_running();
@@ -110,6 +122,7 @@ fn a_real_catalog_with_vended_credentials_and_other_writers() {
         if files.snapshot_ids() == compacted { Err("as before".into()) } else { Ok(files) }
     });
     assert_eq!(daemon.terminate(), Some(0));
+    assert_no_secret(&weed.dir.path().join("run.log"));
     assert_eq!((files.data_files(), files.delete_files()), (2, 0));
     assert_eq!(weed.judge.digest("app.logs", BOTH).rows, after.rows - 1350);
 

@@ -18,7 +18,7 @@ use crate::interop::process::ICEWRIGHT;
 /// An embedded catalog with the sandbox's two tables, three commits each.
 pub(crate) struct Lake {
     dir: TempDir,
-    uri: String,
+    pub(crate) uri: String,
     stop: CancellationToken,
     runtime: Runtime,
 }
