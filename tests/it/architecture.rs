@@ -107,7 +107,6 @@ const LAYERS: [(&str, &[&str]); 28] = [
             "rewrite",
             "sandbox",
             "schedule",
-            "storage",
             "telemetry",
             "version",
         ],
