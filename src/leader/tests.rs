@@ -60,33 +60,43 @@ fn leading_counts_from_when_the_claim_was_sent_and_ends_when_somebody_else_holds
     assert_eq!(a.leading_until(), None);
 }
 
-/// What one candidate does next, in the model.
+/// What happens next in the model. Requests and answers are under way for as long as time passes meanwhile.
 #[derive(Debug, Clone)]
 enum Event {
     /// Time passes, milliseconds.
     Pass(u64),
-    /// A look; its answer arrives this much later.
-    Look(usize, u64),
-    /// The write that the last look asked for; sent now, arrives after the first time, answered after the second. Whether
-    /// the answer arrives at all.
-    Write(usize, u64, u64, bool),
-    /// The holder gives it back.
+    /// The server reads the Lease for a candidate.
+    Read(usize),
+    /// The candidate hears what was read.
+    Hear(usize),
+    /// The candidate sends the claim that what it heard calls for.
+    Send(usize),
+    /// The claim arrives, perhaps long after the candidate has given it up.
+    Arrive(usize),
+    /// The candidate hears that its claim was stored.
+    Told(usize),
+    /// The holder gives it back, and its process begins anew.
     Release(usize),
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
-    let who = 0usize..3;
+    let who = || 0usize..2;
     let event = prop_oneof![
-        3 => (1u64..9_000).prop_map(Event::Pass),
-        4 => (who.clone(), 0u64..3_000).prop_map(|(who, late)| Event::Look(who, late)),
-        4 => (who.clone(), 0u64..3_000, 0u64..3_000, any::<bool>())
-            .prop_map(|(who, there, back, told)| Event::Write(who, there, back, told)),
-        1 => who.prop_map(Event::Release),
+        // Most of the time little, sometimes as much as decides.
+        5 => (1u64..300).prop_map(Event::Pass),
+        1 => (2_000u64..12_000).prop_map(Event::Pass),
+        3 => who().prop_map(Event::Read),
+        4 => who().prop_map(Event::Hear),
+        4 => who().prop_map(Event::Send),
+        4 => who().prop_map(Event::Arrive),
+        4 => who().prop_map(Event::Told),
+        1 => who().prop_map(Event::Release),
     ];
-    proptest::collection::vec(event, 1..120)
+    proptest::collection::vec(event, 1..400)
 }
 
 /// The API server: one record, changed only by whoever saw its present version.
+#[derive(Default)]
 struct Server {
     record: Option<Record>,
     version: u64,
@@ -103,51 +113,82 @@ impl Server {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+struct Replica {
+    candidate: Candidate,
+    /// What was read, on its way back.
+    read: Option<Option<Record>>,
+    /// The claim to make: on which record, with how many transitions.
+    wish: Option<(Option<Record>, u32)>,
+    /// A claim on its way: when it was sent, and whether somebody still waits for its answer.
+    sent: Option<(Instant, Option<Record>, u32, bool)>,
+    /// The answer to it on its way back.
+    stored: Option<(Instant, Record)>,
+}
 
-    /// Delays make time pass for everybody while one candidate's request is under way.
+impl Replica {
+    fn new(name: &str) -> Self {
+        let candidate = Candidate::new(name.into(), TIMING);
+        Self { candidate, read: None, wish: None, sent: None, stored: None }
+    }
+
+    fn take(&mut self, event: &Event, server: &mut Server, now: Instant) {
+        match event {
+            Event::Pass(_) => {}
+            Event::Read(_) => {
+                self.read = Some(server.record.clone());
+                self.stored = None;
+                if let Some((.., awaited)) = &mut self.sent {
+                    *awaited = false;
+                }
+            }
+            Event::Hear(_) => {
+                let Some(found) = self.read.take() else { return };
+                self.wish = match self.candidate.look(found.clone(), now) {
+                    Step::Claim { transitions, .. } => Some((found, transitions)),
+                    Step::Wait => None,
+                };
+            }
+            Event::Send(_) => {
+                let Some((seen, transitions)) = self.wish.take() else { return };
+                self.sent = Some((now, seen, transitions, true));
+            }
+            Event::Arrive(_) => {
+                let Some((asked, seen, transitions, awaited)) = self.sent.take() else { return };
+                let stored = server.write(seen.as_ref(), self.candidate.identity(), transitions);
+                self.stored = stored.filter(|_| awaited).map(|record| (asked, record));
+            }
+            Event::Told(_) => {
+                let Some((asked, record)) = self.stored.take() else { return };
+                self.candidate.claimed(record, asked, now);
+            }
+            Event::Release(_) => {
+                let held = server.record.clone().filter(|record| record.holder == self.candidate.identity());
+                let Some(held) = held else { return };
+                // As `Election::release` does it: first the end of leading, then the write.
+                *self = Self::new(&format!("{}'", held.holder));
+                server.write(Some(&held), "", held.transitions);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+
     #[test]
     fn no_two_candidates_lead_at_once(events in events()) {
         let mut now = Instant::now();
-        let mut server = Server { record: None, version: 0 };
-        let mut candidates: Vec<_> = ["a", "b", "c"].map(|name| Candidate::new(name.into(), TIMING)).into();
-        let mut wants: Vec<Option<(Option<Record>, u32)>> = vec![None; 3];
-        for event in events {
+        let mut server = Server::default();
+        let mut replicas = ["a", "b"].map(Replica::new);
+        for event in &events {
             match event {
-                Event::Pass(ms) => now += Duration::from_millis(ms),
-                Event::Look(who, late) => {
-                    let found = server.record.clone();
-                    now += Duration::from_millis(late);
-                    wants[who] = match candidates[who].look(found.clone(), now) {
-                        Step::Claim { transitions, .. } => Some((found, transitions)),
-                        Step::Wait => None,
-                    };
-                }
-                Event::Write(who, there, back, told) => {
-                    let Some((seen, transitions)) = wants[who].take() else { continue };
-                    let asked = now;
-                    now += Duration::from_millis(there);
-                    let name = candidates[who].identity().to_owned();
-                    let written = server.write(seen.as_ref(), &name, transitions);
-                    now += Duration::from_millis(back);
-                    if let Some(record) = written.filter(|_| told) {
-                        candidates[who].claimed(record, asked, now);
-                    }
-                }
-                Event::Release(who) => {
-                    let held = server.record.clone().filter(|record| record.holder == candidates[who].identity());
-                    if let Some(record) = held {
-                        // As `Election::release` does: first it stops leading, and then it ends for good.
-                        let identity = format!("{}'", candidates[who].identity());
-                        candidates[who] = Candidate::new(identity, TIMING);
-                        wants[who] = None;
-                        server.write(Some(&record), "", record.transitions);
-                    }
-                }
+                Event::Pass(ms) => now += Duration::from_millis(*ms),
+                Event::Read(who) | Event::Hear(who) | Event::Send(who) | Event::Arrive(who) | Event::Told(who)
+                | Event::Release(who) => replicas[*who].take(event, &mut server, now),
             }
-            let leading = candidates.iter().filter(|c| c.leading_until().is_some_and(|until| now < until)).count();
-            prop_assert!(leading <= 1, "{candidates:?}");
+            let leads = |r: &&Replica| r.candidate.leading_until().is_some_and(|until| now < until);
+            let leading: Vec<_> = replicas.iter().filter(leads).map(|r| r.candidate.identity()).collect();
+            prop_assert!(leading.len() <= 1, "{leading:?}");
         }
     }
 }

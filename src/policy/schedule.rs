@@ -152,6 +152,15 @@ mod tests {
         text.parse::<Timestamp>().expect(text).as_millisecond()
     }
 
+    #[test]
+    fn the_period_is_the_time_between_the_next_two_runs() {
+        let (hour, noon) = (Duration::from_secs(3600), at("2026-03-01T12:00:00Z"));
+        let period = |schedule: &Schedule| schedule.period(noon, &TimeZone::UTC).expect("a period");
+        assert_eq!(period(&Schedule::Every(hour)), hour);
+        assert_eq!(period(&Schedule::cron("0 6,18 * * *").expect("cron")), 12 * hour);
+        assert_eq!(period(&Schedule::cron("0 17,18 * * *").expect("cron")), hour);
+    }
+
     fn next(cron: &str, zone: &str, from: &str) -> String {
         let zone = time_zone(zone).expect("zone");
         let ms = Schedule::cron(cron).expect(cron).next_after(at(from), &zone).expect("next");

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the interop tests need beside cargo: a Python environment with the judges and SeaweedFS, and the
-# real Iceberg Java library with the fixture programs compiled against it, and what checks the deployment.
+# real Iceberg Java library with the fixture programs compiled against it, what checks the deployment, and what drives a
+# browser over the page (Chromium itself is a Debian package).
 # Does nothing when that is up to date. The folder is $ICEWRIGHT_INTEROP_DIR, by default `interop` in cargo's target
 # folder. About 520 MB to fetch, 1 GB on disk.
 set -euo pipefail

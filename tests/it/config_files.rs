@@ -348,3 +348,27 @@ fn a_memory_budget_below_a_usual_file_group_is_warned_of() {
         assert_eq!(found, warned, "{memory}: {warnings:?}");
     }
 }
+
+#[test]
+fn a_pushgateway_is_an_address_and_perhaps_a_token() {
+    let text = |gateway: &str| format!("{EXAMPLE}\n[metrics.pushgateway]\n{gateway}\n");
+    let read = |gateway: &str| parse(&text(gateway));
+    let loaded = read("url = 'https://push.example.com/'\ntoken = { env = 'PUSH' }");
+    let gateway = loaded.config.metrics.pushgateway.expect("a gateway");
+    assert_eq!((gateway.url.as_str(), gateway.token), ("https://push.example.com", Some(Secret::Env("PUSH".into()))));
+    assert_eq!(loaded.warnings, []);
+    let warnings = read("url = 'http://push.example.com'\ntoken = { env = 'PUSH' }").warnings;
+    assert!(matches!(warnings.as_slice(), [w] if w.key == "metrics.pushgateway.token"), "{warnings:?}");
+    assert_eq!(read("url = 'http://push.example.com'").warnings, [], "nothing secret travels");
+    for (gateway, key, what) in [
+        ("token = { env = 'PUSH' }", "metrics.pushgateway.url", "is missing"),
+        ("url = 'push:9091'", "metrics.pushgateway.url", "no http or https address"),
+        ("url = 'http://me:hunter2@push'", "metrics.pushgateway.url", "user name or password"),
+        ("url = 'http://push'\ntoken = 'hunter2'", "metrics.pushgateway.token", "must not stand in the file"),
+        ("url = 'http://push'\njob = 'x'", "metrics.pushgateway.job", "unknown key"),
+    ] {
+        let problems = Config::parse("test.toml", &text(gateway)).expect_err(gateway);
+        let found = problems.0.iter().any(|p| p.key == key && p.message.contains(what));
+        assert!(found && !problems.to_string().contains("hunter2"), "{gateway}: {problems}");
+    }
+}

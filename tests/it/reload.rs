@@ -255,7 +255,7 @@ fn wait_shown(port: u16, parts: &[&str], value: Option<f64>) {
 #[test]
 fn a_daemon_follows_its_file_while_a_rewrite_runs() {
     let lake = Lake::start();
-    let proxy = Proxy::start(&lake.uri, &[Fate::Gate, Fate::Pass]);
+    let proxy = Proxy::start(lake.uri(), &[Fate::Gate, Fate::Pass]);
     let port = free_port();
     // A commit waits for as long as the test takes.
     let patient = "properties = { \"rest.client.request-timeout-ms\" = \"600000\" }";
@@ -290,7 +290,7 @@ fn a_daemon_follows_its_file_while_a_rewrite_runs() {
     let both = format!(
         "{}{}{}{}",
         listen(&head),
-        catalog("pond", &lake.uri),
+        catalog("pond", lake.uri()),
         policy("lake.shop.orders", "enabled = false\n"),
         policy("pond.shop.server_logs", "")
     );
@@ -311,7 +311,7 @@ fn a_daemon_follows_its_file_while_a_rewrite_runs() {
     proxy.release();
     runs("lake")(Some(1.0));
 
-    mount.swap(&format!("{head}{}{}", catalog("pond", &lake.uri), policy("pond.shop.server_logs", "")));
+    mount.swap(&format!("{head}{}{}", catalog("pond", lake.uri()), policy("pond.shop.server_logs", "")));
     daemon.signal("HUP");
     runs("lake")(None);
     runs("pond")(Some(1.0));

@@ -1,6 +1,6 @@
 //! New settings while the loop goes round.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use futures::FutureExt;
@@ -10,8 +10,9 @@ use icewright::error::Result;
 use icewright::policy::PolicySet;
 use icewright::run_id::RunId;
 use icewright::schedule::fleet::{Fleet, Member};
+use icewright::schedule::settings::Settings;
 use icewright::testing::{CommitFault, MemoryCatalog, Operation, StoreFault};
-use tokio::sync::Semaphore;
+use tokio::sync::watch;
 
 use super::scheduler::{Daemon, grown, until};
 use super::world::{HOUR, Lake, MINUTE, POLICY, policies};
@@ -21,10 +22,7 @@ const ALL: &[&str] = &["lake.db.*"];
 impl Daemon {
     /// The same catalogs under other policies.
     fn use_policies(&self, policies: PolicySet) {
-        self.settings.send_modify(|settings| {
-            let names = settings.fleet.catalog_names();
-            settings.fleet = Arc::new(settings.fleet.successor(&names, [].into(), policies));
-        });
+        use_policies(&self.settings, policies);
     }
 
     fn maintained(&self) -> Vec<String> {
@@ -32,7 +30,14 @@ impl Daemon {
     }
 }
 
-/// The next commit takes ten minutes.
+fn use_policies(settings: &watch::Sender<Settings>, policies: PolicySet) {
+    settings.send_modify(|settings| {
+        let names = settings.fleet.catalog_names();
+        settings.fleet = Arc::new(settings.fleet.successor(&names, [].into(), policies));
+    });
+}
+
+/// The next commits take ten minutes each.
 fn slow_commits(lake: &Lake, count: usize) {
     let slow = || tokio::time::sleep(10 * MINUTE).boxed();
     lake.catalog.script((0..count).map(|_| CommitFault::After(Arc::new(slow))));
@@ -229,21 +234,26 @@ async fn a_shorter_run_timeout_makes_nobody_s_files_garbage_sooner() {
     daemon.stop().await;
 }
 
-/// Lists tables only when told.
-struct Slow {
+type Hook = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
+
+/// Does something right before it lists tables, and otherwise never answers.
+struct Hooked {
     inner: MemoryCatalog,
-    permits: Arc<Semaphore>,
+    hook: Hook,
 }
 
 #[async_trait]
-impl Catalog for Slow {
+impl Catalog for Hooked {
     async fn list_namespaces(&self, parent: Option<&NamespaceIdent>) -> Result<Vec<NamespaceIdent>> {
         self.inner.list_namespaces(parent).await
     }
     async fn list_tables(&self, namespace: &NamespaceIdent) -> Result<Vec<TableIdent>> {
-        let listed = self.inner.list_tables(namespace).await;
-        self.permits.acquire().await.expect("open").forget();
-        listed
+        let hook = self.hook.lock().expect("no panic").take();
+        match hook {
+            Some(hook) => hook(),
+            None => std::future::pending().await,
+        }
+        self.inner.list_tables(namespace).await
     }
     async fn load_table(&self, table: &TableIdent) -> Result<LoadedTable> {
         self.inner.load_table(table).await
@@ -260,22 +270,20 @@ impl Catalog for Slow {
 async fn a_listing_under_way_says_nothing_about_new_policies() {
     let lake = Lake::new();
     grown(&lake, "t").await;
-    let permits = Arc::new(Semaphore::new(0));
-    let catalog = Arc::new(Slow { inner: lake.catalog.clone(), permits: permits.clone() });
+    let hook = Hook::default();
+    let catalog = Arc::new(Hooked { inner: lake.catalog.clone(), hook: hook.clone() });
     let member = Member { catalog, ..lake.member() };
-    let fleet = Arc::new(Fleet::new([("lake".to_owned(), member)].into(), policies(ALL, POLICY)));
-    let daemon = Daemon::with_fleet(&lake, fleet.clone(), 1);
-    tokio::time::sleep(MINUTE).await;
-    // The answer and the new policies come at the same time, and whoever is first, the table is not taken in.
+    let fleet = Fleet::new([("lake".to_owned(), member)].into(), PolicySet::default());
+    let daemon = Daemon::with_fleet(&lake, Arc::new(fleet), 1);
+    // The answer and the newer policies reach the loop at the same time; it takes either first.
     for _ in 0..20 {
+        let settings = daemon.settings.clone();
+        *hook.lock().expect("no panic") =
+            Some(Box::new(move || use_policies(&settings, policies(&["lake.other.*"], POLICY))));
         daemon.use_policies(policies(ALL, POLICY));
         tokio::time::sleep(MINUTE).await;
-        permits.add_permits(1);
-        daemon.use_policies(policies(&["lake.other.*"], POLICY));
-        permits.add_permits(1);
-        tokio::time::sleep(MINUTE).await;
+        assert!(hook.lock().expect("no panic").is_none(), "it was listed");
         assert_eq!(daemon.maintained(), [""; 0]);
-        permits.forget_permits(2);
     }
     assert_eq!(lake.snapshots("t").await, 2, "untouched");
     daemon.stop().await;

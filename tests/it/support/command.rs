@@ -47,6 +47,11 @@ impl Lake {
         self.runtime.block_on(write(&self.uri));
     }
 
+    pub(crate) fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    /// Where everything of it lies.
     pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }
