@@ -53,7 +53,7 @@ impl Board {
     pub(super) fn rewriting(&self, table: &str, progress: Arc<Progress>) -> Line {
         let started = Instant::now();
         self.line(table, move |bar| {
-            bar.set_position(0);
+            bar.set_position(permille(progress.bytes_read().into(), progress.planned_bytes().into()));
             bar.set_message(state(&progress, started.elapsed()));
             true
         })
@@ -98,7 +98,16 @@ fn permille(part: u128, whole: u128) -> u64 {
 fn state(progress: &Progress, elapsed: Duration) -> String {
     let (read, written) = (progress.bytes_read(), progress.bytes_written());
     let rate = read as f64 / elapsed.as_secs_f64().max(0.1);
-    format!("{} rows, read {} ({}/s), written {}", progress.rows(), bytes(read), bytes(rate as u64), bytes(written))
+    format!(
+        "{}, {}/{} groups, {} rows, read {} ({}/s), written {}",
+        progress.phase().as_str(),
+        progress.finished_groups(),
+        progress.planned_groups(),
+        progress.rows(),
+        bytes(read),
+        bytes(rate as u64),
+        bytes(written)
+    )
 }
 
 #[cfg(test)]

@@ -36,7 +36,10 @@ fn once_counts_down_on_a_terminal_and_ends_with_an_overview() {
     let config = lake.config("3s", 1);
     let shown = on_terminal(&[], &format!("once --config {}", config.display()));
     assert!(shown.contains("until the clean-ups") && shown.contains("\x1b["), "{shown:?}");
-    assert!(shown.contains(" rows, read ") && shown.contains("lake.shop.orders ["), "the rewrite is shown: {shown:?}");
+    assert!(
+        shown.contains("groups, ") && shown.contains(" rows, read ") && shown.contains("lake.shop.orders ["),
+        "the rewrite is shown: {shown:?}"
+    );
     assert!(shown.contains("\x1b[1mlake.shop.orders: success\x1b[0m"), "{shown:?}");
     let overview = shown.rsplit_once("OUTCOME").expect("an overview").1;
     assert!(
