@@ -1,37 +1,67 @@
 #!/usr/bin/env bash
-# Runs the commands that README.md shows. Each block of `sh` must follow a line that says what to do with it here:
-# `<!-- ci: run -->`, or `<!-- ci: skip, REASON -->`. A block runs in the repository's root and must succeed.
+# Runs the commands that the documentation shows. Each block of `sh` must follow a line that says what to do with it here:
+# `<!-- ci: run -->`, `<!-- ci: run, with the sandbox -->` or `<!-- ci: skip, REASON -->`. A block runs in the repository's
+# root and must succeed. The sandbox that some talk to runs as README.md starts it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-readme=${1:-README.md}
+pages=("$@")
+[ $# -gt 0 ] || pages=(README.md ARCHITECTURE.md docs/*.md deploy/helm/icewright/README.md)
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+sandbox=
+finish() {
+    [ -z "$sandbox" ] || kill "$sandbox" 2>/dev/null || true
+    rm -rf "$work"
+}
+trap finish EXIT
 
-# Writes runnable blocks to $work/LINE.sh; complains about blocks that nothing is said about.
+# Writes runnable blocks to $work/KIND/NUMBER.sh; complains about blocks that nothing is said about.
+mkdir "$work/alone" "$work/beside"
 awk -v work="$work" '
+    FNR == 1 { said = "" }
     /^```sh *$/ {
-        inside = 1
-        run = said ~ /^<!-- ci: run -->$/
-        if (!run && said !~ /^<!-- ci: skip, .+ -->$/) {
+        kind = ""
+        if (said ~ /^<!-- ci: run -->$/) kind = "alone"
+        else if (said ~ /^<!-- ci: run, with the sandbox -->$/) kind = "beside"
+        else if (said !~ /^<!-- ci: skip, .+ -->$/) {
             printf "%s:%d: no <!-- ci: run --> or <!-- ci: skip, REASON --> before this block\n", FILENAME, FNR
             bad = 1
         }
-        file = sprintf("%s/%05d.sh", work, FNR)
+        file = sprintf("%s/%s/%05d.sh", work, kind, ++blocks)
+        if (kind) print "# " FILENAME ", block after line " FNR > file
+        inside = 1
         next
     }
     /^```/ { inside = 0; next }
-    inside { if (run) print > file; next }
+    inside { if (kind) print > file; next }
     NF { said = $0 }
     END { exit bad }
-' "$readme"
+' "${pages[@]}"
 
 ran=0
-for script in "$work"/*.sh; do
-    [ -e "$script" ] || break
-    echo "--- $readme, block after line $((10#$(basename "$script" .sh)))"
-    sed 's/^/    /' "$script"
-    bash -euo pipefail "$script"
-    ran=$((ran + 1))
-done
-[ "$ran" -gt 0 ] || { echo "$readme: no block is marked to run" >&2; exit 1; }
-echo "$readme: $ran blocks ran"
+run_all() {
+    local script
+    for script in "$work/$1"/*.sh; do
+        [ -e "$script" ] || break
+        sed '1s/^# /--- /; 1!s/^/    /' "$script"
+        bash -euo pipefail "$script"
+        ran=$((ran + 1))
+    done
+}
+run_all alone
+if [ -n "$(ls "$work/beside")" ]; then
+    cargo build --locked
+    cargo run --locked -- sandbox >"$work/sandbox.log" 2>&1 &
+    sandbox=$!
+    for _ in $(seq 300); do
+        kill -0 "$sandbox" 2>/dev/null || break
+        tables=$(curl -sf http://127.0.0.1:9091/api/v1/tables) && [[ $tables == *sandbox.shop.orders* ]] && break
+        sleep 0.2
+    done
+    kill -0 "$sandbox" || { cat "$work/sandbox.log"; exit 1; }
+    run_all beside
+    kill "$sandbox"
+    wait "$sandbox" || { cat "$work/sandbox.log"; exit 1; }
+    sandbox=
+fi
+[ "$ran" -gt 0 ] || { echo "${pages[*]}: no block is marked to run" >&2; exit 1; }
+echo "$ran blocks ran"
