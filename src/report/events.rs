@@ -53,12 +53,19 @@ pub struct Reporter {
     readiness: Arc<Readiness>,
     liveness: Arc<Liveness>,
     echo: bool,
-    /// The tables that were found and are not gone.
-    tables: Mutex<BTreeMap<TableName, Vital>>,
+    tables: Mutex<Tables>,
     /// When health was judged last, milliseconds since the epoch.
     judged_ms: AtomicI64,
     /// The whole daemon is paused.
     paused: AtomicBool,
+}
+
+/// The tables that were found and are not gone.
+#[derive(Default)]
+struct Tables {
+    vitals: BTreeMap<TableName, Vital>,
+    /// Those of which something was noted since they were judged.
+    noted: BTreeSet<TableName>,
 }
 
 impl Reporter {
@@ -77,25 +84,31 @@ impl Reporter {
 
     /// The tables that were found and are not gone.
     pub fn maintained(&self) -> BTreeSet<TableName> {
-        self.lock().keys().cloned().collect()
+        self.lock().vitals.keys().cloned().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<TableName, Vital>> {
-        // A map is whole after any panic.
+    fn lock(&self) -> MutexGuard<'_, Tables> {
+        // Both are whole after any panic.
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes what a maintained table's health depends on; it is judged by the next heartbeat.
     fn note(&self, name: &TableName, change: impl FnOnce(&mut Vital)) {
-        if let Some(vital) = self.lock().get_mut(name) {
+        let mut tables = self.lock();
+        if let Some(vital) = tables.vitals.get_mut(name) {
             change(vital);
-            self.judged_ms.store(i64::MIN, Ordering::Relaxed);
+            tables.noted.insert(name.clone());
         }
     }
 
-    fn judge_all(&self, now_ms: i64) {
+    /// Judges all tables, or those of which something was noted.
+    fn judge(&self, all: bool, now_ms: i64) {
         let paused = self.paused.load(Ordering::Relaxed);
-        for (name, vital) in self.lock().iter_mut() {
+        let mut tables = self.lock();
+        let noted = std::mem::take(&mut tables.noted);
+        let names = if all { tables.vitals.keys().cloned().collect() } else { noted };
+        for name in &names {
+            let Some(vital) = tables.vitals.get_mut(name) else { continue };
             let reasons = vital.judge(now_ms, paused);
             let kinds: Vec<_> = reasons.iter().map(|reason| reason.kind).collect();
             self.metrics.set_health(name, &kinds, vital.last_healthy_ms);
@@ -161,10 +174,13 @@ impl Reporter {
     /// The scheduler went round, or a replica that stands by looked whether it is its turn.
     pub fn heartbeat(&self, now_ms: i64) {
         self.liveness.tick(now_ms);
-        if now_ms.saturating_sub(self.judged_ms.load(Ordering::Relaxed)) >= JUDGE_EVERY_MS {
+        // A clock that was set back does not keep the tables waiting until it has caught up.
+        let since_ms = now_ms.saturating_sub(self.judged_ms.load(Ordering::Relaxed));
+        let all = !(0..JUDGE_EVERY_MS).contains(&since_ms);
+        if all {
             self.judged_ms.store(now_ms, Ordering::Relaxed);
-            self.judge_all(now_ms);
         }
+        self.judge(all, now_ms);
     }
 
     /// A catalog answered.
@@ -224,7 +240,7 @@ impl Reporter {
     /// A table is maintained from now on.
     pub fn table_found(&self, name: &TableName) {
         tracing::info!(table = %name, "maintained from now on");
-        self.lock().insert(name.clone(), Vital::default());
+        self.lock().vitals.insert(name.clone(), Vital::default());
         self.metrics.register_table(name);
         self.board.table_found(name);
     }
@@ -233,7 +249,8 @@ impl Reporter {
     pub fn table_gone(&self, name: &TableName) {
         tracing::info!(table = %name, "no longer maintained");
         let mut tables = self.lock();
-        tables.remove(name);
+        tables.vitals.remove(name);
+        tables.noted.remove(name);
         self.metrics.forget_table(name);
         self.board.table_gone(name);
     }
@@ -396,3 +413,6 @@ impl From<&Pause> for view::Pause {
         Self { reason: pause.reason.clone(), since_ms: pause.since_ms }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! Which tables have series of their own, and what the others add up to.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use crate::policy::TableName;
 
@@ -24,11 +24,13 @@ pub(super) struct Slots {
     own: usize,
     /// Sums of the folded tables' values by catalog.
     totals: HashMap<String, Vec<f64>>,
+    /// Catalogs whose sums have changed since they were shown.
+    changed: BTreeSet<String>,
 }
 
 impl Slots {
     pub(super) fn new(max: usize) -> Self {
-        Self { max, tables: HashMap::new(), own: 0, totals: HashMap::new() }
+        Self { max, tables: HashMap::new(), own: 0, totals: HashMap::new(), changed: BTreeSet::new() }
     }
 
     pub(super) fn own(&self) -> usize {
@@ -90,6 +92,11 @@ impl Slots {
         self.totals.get(catalog).map_or(&[], Vec::as_slice)
     }
 
+    /// The catalogs whose totals have changed since this was last asked.
+    pub(super) fn take_changed(&mut self) -> BTreeSet<String> {
+        std::mem::take(&mut self.changed)
+    }
+
     fn add(&mut self, catalog: &str, first: usize, changes: impl ExactSizeIterator<Item = f64>) {
         let totals = self.totals.entry(catalog.to_owned()).or_default();
         if totals.len() < first + changes.len() {
@@ -97,6 +104,9 @@ impl Slots {
         }
         for (total, change) in totals[first..].iter_mut().zip(changes) {
             *total += change;
+        }
+        if !self.changed.contains(catalog) {
+            self.changed.insert(catalog.to_owned());
         }
     }
 }

@@ -21,10 +21,7 @@ impl Metrics {
         let mut slots = self.slots();
         match self.slot(&mut slots, table) {
             Slot::Own => self.sizes.set(&Labels::of(table, Slot::Own), &values),
-            Slot::Other => {
-                slots.set_values(table, series::folded().len(), &values);
-                self.show_other_totals(&slots, &table.catalog);
-            }
+            Slot::Other => slots.set_values(table, series::folded().len(), &values),
         }
     }
 
@@ -131,6 +128,7 @@ impl Metrics {
     /// The series that tables have of their own or share, without the labels `catalog` and `table`, in the text format: for
     /// one table's metrics under a name that holds these two.
     pub fn gather_tables(&self) -> Result<String> {
+        self.show_other_totals();
         let mut families = self.registry.gather();
         families.retain(|family| definitions::ALL.iter().any(|d| d.name == family.name() && d.is_of_table()));
         for metric in families.iter_mut().flat_map(|family| family.mut_metric()) {
