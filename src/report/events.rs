@@ -199,8 +199,9 @@ impl Reporter {
         partitions: Vec<PartitionStats>,
         now_ms: i64,
     ) {
+        let stats = Arc::new(collected.stats);
         let look = Look {
-            stats: &collected.stats,
+            stats: stats.clone(),
             partitions,
             target_file_size_bytes: collected.target_file_size_bytes,
             loaded: &subject.table.loaded,
@@ -208,11 +209,11 @@ impl Reporter {
         };
         self.board.looked(name, look, now_ms);
         self.note(name, |vital| {
-            self.metrics.record_stats(name, &collected.stats);
+            self.metrics.record_stats(name, &stats);
             self.metrics.set_target_file_size(name, collected.target_file_size_bytes);
             vital.unreadable = None;
             vital.period = Some(collected.period);
-            vital.stats = Some(collected.stats);
+            vital.stats = Some(stats);
         });
     }
 

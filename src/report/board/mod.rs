@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 
 pub use look::Look;
 use pack::Packed;
-use table::TableState;
+use table::{Looked, TableState};
 use view::{CatalogStatus, ConfigStatus, Doing, MemoryStatus, Next, Pause, QueueStatus, RunEntry, Status};
 use view::{TableList, TableView};
 
@@ -30,7 +30,7 @@ use crate::rewrite::Progress;
 use crate::rewrite::memory::MemoryBudget;
 use crate::version;
 
-/// What is shown.
+/// What is shown. Everything is packed before the state is locked and unpacked after that: the scheduler waits for the lock.
 #[derive(Debug)]
 pub struct Board {
     started_at_ms: i64,
@@ -150,7 +150,8 @@ impl Board {
     }
 
     pub(super) fn looked(&self, name: &TableName, look: Look<'_>, now_ms: i64) {
-        self.change(name, |table| table.looked(look, now_ms));
+        let looked = Looked::of(look, now_ms);
+        self.change(name, |table| table.looked(looked));
     }
 
     /// A table's health was judged.
@@ -189,9 +190,10 @@ impl Board {
             duration_ms,
             reason,
             counts: record.counts,
-            report,
+            report: None,
         };
-        self.change(name, |table| table.ran(run));
+        let report = report.map_or_else(Packed::default, |report| Packed::new(&report));
+        self.change(name, |table| table.ran(run, report));
     }
 
     pub(super) fn planned(&self, name: &TableName, plan: &impl Serialize, now_ms: i64) {
@@ -251,7 +253,9 @@ impl Board {
 
     /// Everything about a table; `None` if it is not maintained.
     pub fn table(&self, name: &TableName, now_ms: i64) -> Option<TableView> {
-        self.lock().tables.get(name).map(|table| table.view(name, now_ms))
+        // Unpacking takes time, in which nobody else has to wait.
+        let table = self.lock().tables.get(name).cloned();
+        table.map(|table| table.view(name, now_ms))
     }
 
     /// Whether a table is maintained.

@@ -23,7 +23,7 @@ fn reporter(tables: &[&str]) -> Reporter {
     for table in tables {
         reporter.table_found(&name(table));
         reporter.note(&name(table), |vital| {
-            (vital.period, vital.stats) = (Some(Duration::from_secs(3600)), Some(TableStats::default()));
+            (vital.period, vital.stats) = (Some(Duration::from_secs(3600)), Some(Arc::default()));
         });
     }
     reporter
