@@ -276,7 +276,7 @@ impl Reporter {
         self.metrics.set_step(name, step);
         self.metrics.set_next(name, next_run_ms, delay_end_ms);
         self.note(name, |vital| vital.waits(next.at_ms, failures, quarantined));
-        let until_ms = (failures > 0).then_some(next.at_ms);
+        let until_ms = next.is_backoff().then_some(next.at_ms);
         self.metrics.set_backoff(name, Backoff { consecutive_failures: failures, until_ms, quarantined });
     }
 
@@ -338,7 +338,7 @@ impl Reporter {
     /// An action begins.
     pub fn action_started(&self, name: &TableName, action: Action) {
         self.metrics.set_step(name, metrics::Step::Running(action));
-        self.metrics.set_next(name, None, None);
+        self.metrics.end_wait(name);
         self.board.table_works(name, action.into());
         self.note(name, |vital| vital.running = true);
     }

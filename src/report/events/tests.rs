@@ -2,6 +2,7 @@ use super::*;
 use crate::inspect::ManifestCache;
 use crate::report::board::Selection;
 use crate::rewrite::memory::MemoryBudget;
+use crate::schedule::due::{Ended, Failures, after_rewrite};
 
 const HOUR_MS: i64 = 3_600_000;
 
@@ -51,4 +52,25 @@ fn what_was_noted_is_judged_at_once_and_everything_now_and_then() {
     assert_eq!(unhealthy(&reporter), ["a", "b"]);
     reporter.heartbeat(start_ms - 1);
     assert_eq!(unhealthy(&reporter), ["a"], "the clock was set back");
+}
+
+#[test]
+fn only_what_is_tried_again_is_in_backoff() {
+    let reporter = reporter(&["a"]);
+    let backoff = || {
+        let page = reporter.metrics.gather().expect("text");
+        let mut values =
+            page.lines().filter(|line| line.starts_with("icewright_table_backoff_until_timestamp_seconds{"));
+        values.next().and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+    };
+    let (mut failures, clean_up) = (Failures::default(), after_rewrite(None, Duration::ZERO, 7_000));
+    let next = failures.after(Step::RewriteDataFiles, Ended::Failed, clean_up, 7_000);
+    reporter.table_waits(&name("a"), &next, None, failures.most(), false);
+    assert_eq!(backoff(), Some(0.0), "the clean-up does not wait for the failed compaction");
+    let rewrite = NextStep::asked_for(9_000);
+    let next = failures.after(Step::CleanUp, Ended::Well, rewrite, 8_000);
+    reporter.table_waits(&name("a"), &next, None, failures.most(), false);
+    assert_eq!(backoff(), Some(68.0));
+    reporter.action_started(&name("a"), Action::RewriteDataFiles);
+    assert_eq!(backoff(), Some(0.0), "it is being tried");
 }

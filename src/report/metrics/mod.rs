@@ -110,12 +110,13 @@ impl Metrics {
         self.slot(&mut slots, table);
     }
 
-    /// Removes all series of a table that is gone. Counters that it shared with others stay.
+    /// Removes all series of a table that is gone. Counters that it shared with others stay as long as the catalog does.
     pub fn forget_table(&self, table: &TableName) {
         let mut slots = self.slots();
         if slots.remove(table) == Some(Slot::Own) {
-            self.remove_series(table);
+            self.remove_series(&Labels::of(table, Slot::Own));
         }
+        self.forget_totals(&mut slots, &table.catalog);
         self.show_table_counts(&slots);
     }
 
@@ -163,8 +164,14 @@ impl Metrics {
         }
     }
 
-    fn remove_series(&self, table: &TableName) {
-        let labels = Labels::of(table, Slot::Own);
+    /// Removes what the tables of a catalog share, if the catalog is gone and so is the last of these tables.
+    fn forget_totals(&self, slots: &mut Slots, catalog: &str) {
+        if slots.forget_totals(catalog) {
+            self.remove_series(&Labels::of_others(catalog));
+        }
+    }
+
+    fn remove_series(&self, labels: &Labels<'_>) {
         for definition in ALL.iter().filter(|definition| definition.is_of_table()) {
             for extra in extra_labels(definition) {
                 let values = labels.with(&extra);
@@ -173,11 +180,19 @@ impl Metrics {
                     Kind::Gauge => self.gauges[definition.name].remove_label_values(&values),
                     Kind::Counter => self.counters[definition.name].remove_label_values(&values),
                     Kind::Histogram => {
-                        self.sizes.remove(&labels);
+                        self.sizes.remove(labels);
                         Ok(())
                     }
                 };
             }
+        }
+    }
+
+    /// Removes a gauge of a table that has no other label, if the table has one of its own.
+    fn remove(&self, table: &TableName, definition: &Definition) {
+        if self.slots().get(table) == Some(Slot::Own) {
+            // One that was never set has no series.
+            let _ = self.gauges[definition.name].remove_label_values(&Labels::of(table, Slot::Own).with(&[]));
         }
     }
 

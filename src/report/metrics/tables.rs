@@ -105,9 +105,17 @@ impl Metrics {
     /// `None`: not known, and not in a delay.
     pub fn set_next(&self, table: &TableName, next_run_ms: Option<i64>, delay_end_ms: Option<i64>) {
         self.record(table, &[(&definitions::DELAY_END, None, delay_end_ms.map_or(0.0, seconds))]);
-        if let Some(ms) = next_run_ms {
-            self.record(table, &[(&definitions::NEXT_RUN, None, seconds(ms))]);
+        match next_run_ms {
+            Some(ms) => self.record(table, &[(&definitions::NEXT_RUN, None, seconds(ms))]),
+            None => self.remove(table, &definitions::NEXT_RUN),
         }
+    }
+
+    /// Shows that a table does not wait any more, neither in the delay nor after failures, and that it is not known when it is
+    /// compacted next.
+    pub fn end_wait(&self, table: &TableName) {
+        self.set_next(table, None, None);
+        self.record(table, &[(&definitions::BACKOFF_UNTIL, None, 0.0)]);
     }
 
     /// Shows whether an operator has paused a table.
