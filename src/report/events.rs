@@ -22,6 +22,7 @@ use crate::report::Action;
 use crate::report::board::view::{self, Doing, QueueStatus};
 use crate::report::board::{Board, Look, Ran};
 use crate::report::health::Health;
+use crate::report::kept::kept;
 use crate::report::metrics::{self, Backoff, Metrics, Queue, RunCounts, RunRecord};
 use crate::report::run_report::outcome_of;
 use crate::report::vitals::Vital;
@@ -220,7 +221,7 @@ impl Reporter {
     /// A table's numbers could not be collected.
     pub fn collection_failed(&self, name: &TableName, error: &Error) {
         tracing::warn!(table = %name, %error, "numbers not collected");
-        self.note(name, |vital| vital.unreadable = Some(error.to_string()));
+        self.note(name, |vital| vital.unreadable = Some(kept(error.to_string())));
     }
 
     /// A compaction was planned.
@@ -364,7 +365,7 @@ impl Reporter {
             self.board.ran(name, &run.run_id.to_string(), ran);
         }
         if failed {
-            self.note(name, |vital| vital.last_failure = done.report.problem());
+            self.note(name, |vital| vital.last_failure = done.report.problem().map(kept));
         }
         self.echo(name, &print::step_summary(&done.report));
     }
@@ -389,14 +390,14 @@ impl Reporter {
         self.metrics.record_run(name, &record);
         let ran = Ran { record, reason: Some(error.to_string()), report: None };
         self.board.ran(name, &run.run_id.to_string(), ran);
-        self.note(name, |vital| vital.last_failure = Some(error.to_string()));
+        self.note(name, |vital| vital.last_failure = Some(kept(error.to_string())));
         self.echo(name, &format!("{step_name} {}: {error}", outcome.as_str()));
     }
 
     /// A catalog could not be asked for its tables.
     pub fn catalog_failed(&self, catalog: &str, error: &Error) {
         tracing::warn!(catalog, %error, "the catalog's tables could not be listed; known tables go on");
-        self.readiness.catalog_failed(catalog, &error.to_string());
+        self.readiness.catalog_failed(catalog, &kept(error.to_string()));
         self.metrics.set_catalog_up(catalog, false);
         self.board.catalog_asked(catalog, Some(error.to_string()));
     }

@@ -25,6 +25,7 @@ use crate::config::{Loaded, Problem, Problems};
 use crate::inspect::ManifestCache;
 use crate::policy::TableName;
 use crate::report::health::{Health, Reason};
+use crate::report::kept::kept;
 use crate::report::metrics::RunRecord;
 use crate::rewrite::Progress;
 use crate::rewrite::memory::MemoryBudget;
@@ -64,7 +65,7 @@ pub struct Ran {
 fn in_a_line(problem: &Problem) -> String {
     let line = problem.place.map(|place| format!("line {}: ", place.line)).unwrap_or_default();
     let key = if problem.key.is_empty() { String::new() } else { format!("{}: ", problem.key) };
-    format!("{line}{key}{}", problem.message)
+    kept(format!("{line}{key}{}", problem.message))
 }
 
 /// Which tables are asked for.
@@ -124,7 +125,7 @@ impl Board {
     /// A catalog's tables were listed, or could not be.
     pub(super) fn catalog_asked(&self, catalog: &str, problem: Option<String>) {
         if let Some(known) = self.lock().catalogs.get_mut(catalog) {
-            *known = problem;
+            *known = problem.map(kept);
         }
     }
 
@@ -188,7 +189,7 @@ impl Board {
             started_at_ms: record.finished_ms.saturating_sub(duration_ms),
             finished_at_ms: record.finished_ms,
             duration_ms,
-            reason,
+            reason: reason.map(kept),
             counts: record.counts,
             report: None,
         };

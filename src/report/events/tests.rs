@@ -1,7 +1,9 @@
 use super::*;
+use crate::config::Problem;
 use crate::inspect::ManifestCache;
 use crate::report::board::Selection;
 use crate::rewrite::memory::MemoryBudget;
+use crate::run_id::RunId;
 use crate::schedule::due::{Ended, Failures, after_rewrite};
 
 const HOUR_MS: i64 = 3_600_000;
@@ -73,4 +75,29 @@ fn only_what_is_tried_again_is_in_backoff() {
     assert_eq!(backoff(), Some(68.0));
     reporter.action_started(&name("a"), Action::RewriteDataFiles);
     assert_eq!(backoff(), Some(0.0), "it is being tried");
+}
+
+#[test]
+fn only_the_beginning_of_a_long_error_is_kept() {
+    let reporter = reporter(&["a"]);
+    let error = Error::unavailable("<html>".repeat(1000));
+    let fits = |what: &str, text: &str| assert!(text.ends_with('…') && text.len() <= 1024, "{what}: {}", text.len());
+    let run = Run { run_id: RunId(uuid::Uuid::nil()), since_ms: 0 };
+    reporter.step_failed(&name("a"), run, Step::CleanUp, &error, 0);
+    reporter.collection_failed(&name("a"), &error);
+    reporter.note(&name("a"), |vital| vital.waits(0, 1, false));
+    reporter.heartbeat(0);
+    let tables = reporter.lock();
+    let vital = &tables.vitals[&name("a")];
+    for text in [&vital.last_failure, &vital.unreadable] {
+        fits("vital", text.as_ref().expect("known"));
+    }
+    let table = reporter.board.table(&name("a"), 0).expect("known");
+    fits("run", table.runs[0].reason.as_ref().expect("why"));
+    assert_eq!(table.summary.reasons.len(), 2);
+    table.summary.reasons.iter().for_each(|reason| fits(reason.kind.as_str(), &reason.detail));
+    let problem = Problem::of_file("icewright.toml".as_ref(), "", "x".repeat(2000), "");
+    let problems = Problems(vec![problem]);
+    reporter.config_refused(&problems, 0);
+    fits("configuration", reporter.board.status(0, false).config.problem.as_ref().expect("why"));
 }
