@@ -244,9 +244,9 @@ fn reload(
     Ok(Some(reloader.watch(hangup)))
 }
 
-/// Binds the address of metrics and health.
-pub async fn bind(address: std::net::SocketAddr) -> Result<TcpListener> {
+/// Binds an address to listen on, which the option `option` chose.
+pub async fn bind(address: std::net::SocketAddr, option: &str) -> Result<TcpListener> {
     TcpListener::bind(address)
         .await
-        .map_err(|e| Error::unavailable(format!("listen on {address}: {e} (choose another `server.listen`)")))
+        .map_err(|e| Error::unavailable(format!("listen on {address}: {e} (choose another `{option}`)")))
 }

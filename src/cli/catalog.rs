@@ -13,7 +13,7 @@ use crate::sandbox::catalog::CatalogServer;
 /// Serves until a signal.
 pub(super) async fn catalog(dir: &Path, listen: SocketAddr, cancel: CancellationToken) -> Result<i32> {
     let server = CatalogServer::open(dir)?;
-    let listener = daemon::bind(listen).await?;
+    let listener = daemon::bind(listen, "--listen").await?;
     let address = listener.local_addr().unwrap_or(listen);
     print::out(&format!("Iceberg REST catalog on http://{address}, tables in {}\n", dir.display()));
     server.serve(listener, cancel).await?;

@@ -16,7 +16,11 @@ pub(super) async fn run(
     log_filter: FilterHandle,
     cancel: CancellationToken,
 ) -> Result<i32> {
-    let listener = daemon::bind(listen.unwrap_or(loaded.config.server.listen)).await?;
+    let (address, option) = match listen {
+        Some(address) => (address, "--listen"),
+        None => (loaded.config.server.listen, "server.listen"),
+    };
+    let listener = daemon::bind(address, option).await?;
     daemon::run(&loaded, listener, daemon::Echo::Nothing, log_filter, cancel).await?;
     Ok(0)
 }

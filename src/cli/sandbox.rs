@@ -77,8 +77,8 @@ pub(super) async fn sandbox(
     cancel: CancellationToken,
 ) -> Result<i32> {
     let catalog = CatalogServer::open(dir)?;
-    let catalog_listener = daemon::bind(catalog_listen).await?;
-    let listener = daemon::bind(listen).await?;
+    let catalog_listener = daemon::bind(catalog_listen, "--catalog-listen").await?;
+    let listener = daemon::bind(listen, "--listen").await?;
     let address = |l: &tokio::net::TcpListener| l.local_addr().map_err(|e| Error::internal(e.to_string()));
     let (catalog_address, address) = (address(&catalog_listener)?, address(&listener)?);
 

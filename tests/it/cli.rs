@@ -201,6 +201,19 @@ fn the_daemon_is_ready_once_the_catalog_answers_and_ends_when_told() {
     let (code, _, err) = run(&["run", "--config", &config]);
     assert_eq!(code, Some(1), "the port is taken");
     assert!(err.contains(&format!("127.0.0.1:{port}")) && err.contains("choose another `server.listen`"), "{err}");
+    let taken = format!("127.0.0.1:{port}");
+    let empty = dir.path().join("empty").to_string_lossy().into_owned();
+    let by_option: [(&[&str], &str); 4] = [
+        (&["run", "--config", &config, "--listen", &taken], "--listen"),
+        (&["catalog", "--dir", &empty, "--listen", &taken], "--listen"),
+        (&["sandbox", "--dir", &empty, "--listen", "127.0.0.1:0", "--catalog-listen", &taken], "--catalog-listen"),
+        (&["sandbox", "--dir", &empty, "--listen", &taken, "--catalog-listen", "127.0.0.1:0"], "--listen"),
+    ];
+    for (arguments, option) in by_option {
+        let (code, _, err) = run(arguments);
+        assert_eq!(code, Some(1), "{arguments:?}: the port is taken");
+        assert!(err.contains(&format!("choose another `{option}`")), "{arguments:?}: {err}");
+    }
 
     let warehouse = dir.path().join("warehouse");
     let listen = format!("127.0.0.1:{catalog_port}");
