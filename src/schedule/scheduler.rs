@@ -203,7 +203,8 @@ impl Scheduler {
         let entry = known(&mut self.tables, name)?;
         if let Some((what, Pause { reason, .. })) = all.or(entry.paused.clone().map(|pause| (name.to_string(), pause)))
         {
-            return Err(Error::new(ErrorKind::Conflict, format!("{what} is paused ({reason}): resume it first")));
+            let why = if reason.is_empty() { reason } else { format!(" ({reason})") };
+            return Err(Error::new(ErrorKind::Conflict, format!("{what} is paused{why}: resume it first")));
         }
         entry.run_now(now);
         self.shared.reporter.run_asked_for(name);
