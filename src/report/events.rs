@@ -36,6 +36,20 @@ use crate::server::{Liveness, Readiness};
 /// Time passes while nothing happens to a table, so its health is judged anew this often.
 const JUDGE_EVERY_MS: i64 = 10_000;
 
+/// A line about a step, with the fields that lines inside the run have from its span.
+macro_rules! log_step {
+    ($level:ident, $name:expr, $run:expr, $step:expr, $($rest:tt)+) => {
+        tracing::$level!(
+            catalog = $name.catalog,
+            namespace = $name.namespace_text(),
+            table = %$name,
+            run_id = %$run.run_id,
+            step = $step,
+            $($rest)+
+        )
+    };
+}
+
 /// What a look at a table found out.
 #[derive(Debug, Clone)]
 pub struct Collected {
@@ -141,7 +155,7 @@ impl Reporter {
             tracing::warn!(problem = %warning, "odd in the configuration");
         }
         let (catalogs, policies) = (loaded.config.catalogs.len(), loaded.config.policies.policies.len());
-        tracing::info!(catalogs, policies, ?rebuilt, warnings = loaded.warnings.len(), "configuration reloaded");
+        tracing::info!(catalogs, policies, rebuilt = rebuilt.join(","), warnings = loaded.warnings.len(), "configuration reloaded");
     }
 
     /// The configuration file was read again and cannot be used; what is in force stays so.
@@ -327,7 +341,7 @@ impl Reporter {
 
     /// A step begins.
     pub fn step_started(&self, name: &TableName, run: Run, step: Step) {
-        tracing::info!(table = %name, run_id = %run.run_id, step = step.as_str(), "step started");
+        log_step!(info, name, run, step.as_str(), "step started");
         self.action_started(name, first_action(step));
     }
 
@@ -352,13 +366,13 @@ impl Reporter {
     /// A step ended; its report says how.
     pub fn step_done(&self, name: &TableName, run: Run, done: &StepDone, finished_ms: i64) {
         let (step, outcome) = (done.report.step().as_str(), done.report.outcome());
-        let (run_id, failed) = (run.run_id, outcome.is_failure());
+        let failed = outcome.is_failure();
         let outcome = outcome.as_str();
         let report = serde_json::to_string(&done.report).unwrap_or_default();
         if failed {
-            tracing::warn!(table = %name, %run_id, step, outcome, %report, "step ended");
+            log_step!(warn, name, run, step, outcome, %report, "step ended");
         } else {
-            tracing::info!(table = %name, %run_id, step, outcome, %report, "step ended");
+            log_step!(info, name, run, step, outcome, %report, "step ended");
         }
         record_step(&self.metrics, name, &done.report, finished_ms);
         for ran in records(&done.report, finished_ms) {
@@ -374,9 +388,9 @@ impl Reporter {
     pub fn step_failed(&self, name: &TableName, run: Run, step: Step, error: &Error, finished_ms: i64) {
         let (kind, outcome, step_name) = (error.kind().as_str(), outcome_of(error.kind()), step.as_str());
         if outcome.is_failure() {
-            tracing::warn!(table = %name, run_id = %run.run_id, step = step_name, kind, %error, "step failed; it is tried again later");
+            log_step!(warn, name, run, step_name, kind, %error, "step failed; it is tried again later");
         } else {
-            tracing::info!(table = %name, run_id = %run.run_id, step = step_name, kind, %error, "step not possible; it is tried again later");
+            log_step!(info, name, run, step_name, kind, %error, "step not possible; it is tried again later");
         }
         let record = RunRecord {
             action: first_action(step),

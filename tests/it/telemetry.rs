@@ -159,6 +159,10 @@ fn a_run_is_told_in_log_and_trace_and_its_secrets_are_not() {
     let of = |message: &str| lines.iter().filter(|line| line["message"] == message).collect::<Vec<_>>();
     let (started, ended) = (of("step started"), of("step ended"));
     assert_eq!((started.len(), ended.len()), (4, 4), "two steps of two tables");
+    for line in started.iter().chain(&ended) {
+        let (catalog, namespace) = (line["catalog"].as_str(), line["namespace"].as_str());
+        assert_eq!((catalog, namespace), (Some("lake"), Some("shop")), "{line}");
+    }
     for end in &ended {
         let begin = started.iter().find(|s| s["run-id"] == end["run-id"] && s["step"] == end["step"]);
         assert_eq!(begin.expect("its start")["table"], end["table"]);
