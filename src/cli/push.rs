@@ -21,7 +21,8 @@ pub(super) fn gateway(config: &PushgatewayConfig) -> Result<Pushgateway> {
     Pushgateway::new(&config.url, config.token.as_ref().map(secret_source))
 }
 
-/// Looks at the table as the pass has left it, and pushes that with what the pass did. What fails is logged.
+/// Looks at the table as the pass has left it, and pushes that with what the pass did. What fails is logged; a gateway
+/// that does not answer is left alone for the rest of the pass.
 pub(super) async fn push(gateway: &Pushgateway, env: &Env, fleet: &Fleet, name: &TableName, report: &TableReport) {
     // Metrics of its own: a table that shares series with others has no group of its own.
     let metrics = Metrics::new(1);

@@ -24,23 +24,30 @@ pub struct Pushgateway {
     client: reqwest::Client,
     url: String,
     token: Option<SecretSource>,
+    /// A push got no answer. Whoever pushes holds it: those who wait learn of that instead of waiting for an answer too.
+    silent: tokio::sync::Mutex<bool>,
 }
 
 impl Pushgateway {
     /// A gateway at `url`, before `/metrics` and without a slash at the end, which asks for this bearer token, if for any.
     /// Sends nothing yet.
     pub fn new(url: impl Into<String>, token: Option<SecretSource>) -> Result<Self> {
-        Ok(Self { client: http_client::build(&HashMap::new())?, url: url.into(), token })
+        Ok(Self { client: http_client::build(&HashMap::new())?, url: url.into(), token, silent: false.into() })
     }
 
     /// Pushes what `metrics` says of tables to the group of `table`; it should know no other one.
-    /// [`ErrorKind::Unavailable`] if the gateway does not take it within 10 seconds.
+    /// [`ErrorKind::Unavailable`] if the gateway does not take it within 10 seconds. After a push without an answer nothing
+    /// more is sent, which is no error.
     pub async fn push(&self, table: &TableName, metrics: &Metrics) -> Result<()> {
+        let mut silent = self.silent.lock().await;
+        if *silent {
+            return Ok(());
+        }
         let url = format!("{}{}", self.url, group_path(table));
-        self.send(&url, metrics.gather_tables()?).await.context(|| format!("push metrics to {url}"))
+        self.send(&url, metrics.gather_tables()?, &mut silent).await.context(|| format!("push metrics to {url}"))
     }
 
-    async fn send(&self, url: &str, text: String) -> Result<()> {
+    async fn send(&self, url: &str, text: String, silent: &mut bool) -> Result<()> {
         let format = "text/plain; version=0.0.4; charset=utf-8";
         let mut request = self.client.post(url).timeout(TIMEOUT).header(CONTENT_TYPE, format).body(text);
         if let Some(token) = &self.token {
@@ -51,7 +58,9 @@ impl Pushgateway {
             request = request.header(AUTHORIZATION, header);
         }
         let unavailable = |e: reqwest::Error| Error::unavailable(chain(&e.without_url()));
-        let mut response = request.send().await.map_err(unavailable)?;
+        let sent = request.send().await;
+        *silent = sent.is_err();
+        let mut response = sent.map_err(unavailable)?;
         let status = response.status();
         if status.is_success() {
             return Ok(());
