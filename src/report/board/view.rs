@@ -70,11 +70,11 @@ pub struct CatalogStatus {
 #[derive(Debug, Clone, Copy, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct MemoryStatus {
-    /// Bytes that rewrites may take together.
+    /// Bytes that rewrites may take together: `limits.memory` without the sixteenth that summaries of manifests have.
     pub budget_bytes: u64,
     /// Bytes they have taken.
     pub reserved_bytes: u64,
-    /// Bytes of manifest summaries.
+    /// Bytes of manifest summaries, beside the budget.
     pub manifest_cache_bytes: u64,
 }
 
