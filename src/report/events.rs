@@ -155,7 +155,13 @@ impl Reporter {
             tracing::warn!(problem = %warning, "odd in the configuration");
         }
         let (catalogs, policies) = (loaded.config.catalogs.len(), loaded.config.policies.policies.len());
-        tracing::info!(catalogs, policies, rebuilt = rebuilt.join(","), warnings = loaded.warnings.len(), "configuration reloaded");
+        tracing::info!(
+            catalogs,
+            policies,
+            rebuilt = rebuilt.join(","),
+            warnings = loaded.warnings.len(),
+            "configuration reloaded"
+        );
     }
 
     /// The configuration file was read again and cannot be used; what is in force stays so.
