@@ -47,24 +47,30 @@ pub(crate) fn bytes(count: u64) -> String {
     if unit == 0 { format!("{count} B") } else { format!("{value:.1} {}", UNITS[unit]) }
 }
 
+/// `1 commit`, `2 commits`.
+pub(super) fn count(number: impl TryInto<u64>, noun: &str) -> String {
+    let number = number.try_into().unwrap_or(u64::MAX);
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
 /// One line on what a compaction did.
 pub(crate) fn rewrite_summary(report: &RewriteReport) -> String {
     if report.planned_groups == 0 {
         return report.reason.clone().unwrap_or_else(|| "nothing to do".into());
     }
     let mut text = format!(
-        "{} data files ({}) -> {} ({}), {} rows in, {} deleted, {} out; {} delete files removed; {} of {} groups, {} commits, {:.1} s",
-        report.rewritten_data_files,
+        "{} ({}) -> {} ({}), {} in, {} deleted, {} out; {} removed; {} of {}, {}, {:.1} s",
+        count(report.rewritten_data_files, "data file"),
         bytes(report.rewritten_bytes),
         report.added_data_files,
         bytes(report.added_bytes),
-        report.input_rows,
+        count(report.input_rows, "row"),
         report.deleted_rows,
         report.output_rows,
-        report.removed_delete_files,
+        count(report.removed_delete_files, "delete file"),
         report.committed_groups,
-        report.planned_groups,
-        report.commits,
+        count(report.planned_groups, "group"),
+        count(report.commits, "commit"),
         report.duration_ms as f64 / 1000.0,
     );
     if let Some(reason) = &report.reason {
@@ -111,9 +117,9 @@ pub(super) fn expire_summary(report: &ExpireReport) -> String {
     }
     let (deleted, failed) = (total(&report.deleted), total(&report.failed));
     let mut text = format!(
-        "{} snapshots expired, {} files ({}) deleted",
-        report.expired_snapshots,
-        deleted.files,
+        "{} expired, {} ({}) deleted",
+        count(report.expired_snapshots, "snapshot"),
+        count(deleted.files, "file"),
         bytes(deleted.bytes)
     );
     if failed.files > 0 {
@@ -129,15 +135,54 @@ pub(super) fn orphan_summary(report: &OrphanReport) -> String {
     if let Some(refused) = &report.refused {
         return format!("refused ({}): {}", refused.reason, refused.detail);
     }
-    let (removable, deleted, kept) = (total(&report.removable), total(&report.deleted), total(&report.kept));
-    format!(
-        "{} files listed, {} unreferenced ({}), {} may go, {} deleted ({}), {} kept for now",
-        report.listed.files,
+    let (removable, deleted, failed) = (total(&report.removable), total(&report.deleted), total(&report.failed));
+    let mut text = format!(
+        "{} listed, {} unreferenced ({}): {} may go, {} kept for now; {} deleted ({})",
+        count(report.listed.files, "file"),
         report.orphans.files,
         bytes(report.orphans.bytes),
         removable.files,
+        report.orphans.files.saturating_sub(removable.files),
         deleted.files,
         bytes(deleted.bytes),
-        kept.files
-    )
+    );
+    if failed.files > 0 {
+        let _ = write!(text, ", {} could not be deleted", failed.files);
+    }
+    // These are no orphans, although nothing refers to them.
+    let protected: u64 = report.kept.iter().filter(|(why, _)| why.is_protection()).map(|(_, tally)| tally.files).sum();
+    if protected > 0 {
+        let _ = write!(text, "; {protected} more protected");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clean::FileKind;
+    use crate::plan::remove_orphan_files::{Garbage, Kept};
+
+    #[test]
+    fn what_is_protected_is_told_apart_from_what_waits() {
+        let tally = |files| Tally { files, bytes: files * 1024 };
+        let mut report = OrphanReport { listed: tally(40), orphans: tally(23), ..OrphanReport::default() };
+        report.removable.insert(Garbage::RunOver, tally(21));
+        report.kept.insert(Kept::TooYoung, tally(2));
+        let counted = "40 files listed, 23 unreferenced (23.0 KiB): 21 may go, 2 kept for now";
+        assert_eq!(orphan_summary(&report), format!("{counted}; 0 deleted (0 B)"));
+        report.deleted.insert(FileKind::Other, tally(20));
+        report.failed.insert(FileKind::Other, tally(1));
+        report.kept.insert(Kept::VersionHint, tally(1));
+        let done = "20 deleted (20.0 KiB), 1 could not be deleted; 1 more protected";
+        assert_eq!(orphan_summary(&report), format!("{counted}; {done}"));
+    }
+
+    #[test]
+    fn one_is_not_many() {
+        let report =
+            ExpireReport { outcome: ExpireOutcome::Committed, expired_snapshots: 1, ..ExpireReport::default() };
+        assert_eq!(expire_summary(&report), "1 snapshot expired, 0 files (0 B) deleted");
+        assert_eq!([count(1_usize, "commit"), count(2_u64, "commit")], ["1 commit", "2 commits"]);
+    }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::once::TableReport;
-use super::print::{bytes, expire_summary, orphan_summary, rewrite_summary, total};
+use super::print::{bytes, count, expire_summary, orphan_summary, rewrite_summary, total};
 use super::screen::Sheet;
 use crate::clean::{OrphanReport, Tally};
 use crate::error::Result;
@@ -61,8 +61,8 @@ pub(super) fn overview_row(report: &TableReport) -> Vec<String> {
             }
         }
     }
-    row.push(format!("{expired} snapshots"));
-    row.push(format!("{} files, {}", deleted.files, bytes(deleted.bytes)));
+    row.push(count(expired, "snapshot"));
+    row.push(format!("{}, {}", count(deleted.files, "file"), bytes(deleted.bytes)));
     row
 }
 
@@ -76,7 +76,10 @@ fn rewrite_lines(sheet: &mut Sheet, report: &RewriteReport) {
 
 fn skipped_lines(sheet: &mut Sheet, skipped: &[Skipped]) {
     for skip in skipped {
-        sheet.line(&format!("  left alone ({})", skip.reason), &format!("{} files: {}", skip.files, skip.detail));
+        sheet.line(
+            &format!("  left alone ({})", skip.reason),
+            &format!("{}: {}", count(skip.files, "file"), skip.detail),
+        );
     }
 }
 
@@ -109,7 +112,7 @@ fn kept_lines(sheet: &mut Sheet, kept: &BTreeMap<impl Serialize, Tally>) {
         // The name that it has in JSON.
         let reason = serde_json::to_value(reason).unwrap_or_default();
         let label = format!("  kept ({})", reason.as_str().unwrap_or_default());
-        sheet.line(&label, &format!("{} files, {}", tally.files, bytes(tally.bytes)));
+        sheet.line(&label, &format!("{}, {}", count(tally.files, "file"), bytes(tally.bytes)));
     }
 }
 
@@ -147,12 +150,12 @@ pub(super) fn plan(plan: &TablePlan) -> Sheet {
 
 fn rewrite_outline(sheet: &mut Sheet, outline: &RewriteOutline) {
     let summary = format!(
-        "{} of {} data files ({}) in {} groups -> about {} files",
+        "{} of {} ({}) in {} -> about {}",
         outline.input_files,
-        outline.considered_data_files,
+        count(outline.considered_data_files, "data file"),
         bytes(outline.input_bytes),
-        outline.file_groups,
-        outline.expected_output_files
+        count(outline.file_groups, "group"),
+        count(outline.expected_output_files, "file")
     );
     sheet.line("rewrite-data-files", &summary);
     sheet.drawing(&outline.drawing);
@@ -160,7 +163,7 @@ fn rewrite_outline(sheet: &mut Sheet, outline: &RewriteOutline) {
 
 fn expire_outline(sheet: &mut Sheet, outline: &ExpireOutline) {
     let refs = if outline.refs.is_empty() { String::new() } else { format!(", refs {}", outline.refs.join(", ")) };
-    sheet.line("expire-snapshots", &format!("{} snapshots{refs}", outline.snapshots));
+    sheet.line("expire-snapshots", &format!("{}{refs}", count(outline.snapshots, "snapshot")));
     for kept in &outline.kept {
         sheet.line(&format!("  kept ({})", kept.reason), &kept.detail);
     }

@@ -96,7 +96,7 @@ fn draw_task(f: &mut fmt::Formatter<'_>, task: &RewriteTask, largest: u64, name_
     let name = name(file);
     let (sequence, bytes) = (file.data_sequence_number, size(file.file_size_bytes));
     let bar = bar(file.file_size_bytes, largest);
-    write!(f, "  {name:name_width$}  seq {sequence:<3} |{bar:<20}| {bytes:>9} {:>7} rows", file.record_count)?;
+    write!(f, "  {name:name_width$}  seq {sequence:<3} |{bar:<20}| {bytes:>10} {:>7} rows", file.record_count)?;
     if !task.delete_files.is_empty() {
         f.write_str("  -")?;
         for delete in task.delete_files.iter().take(MAX_DELETES) {
@@ -137,7 +137,7 @@ fn count(number: usize, noun: &str) -> String {
 fn size(bytes: u64) -> String {
     const UNITS: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
     match UNITS.iter().find(|(_, shift)| bytes >> shift > 0) {
-        Some((unit, shift)) => format!("{:.1}{unit}", bytes as f64 / (1_u64 << shift) as f64),
-        None => format!("{bytes}B"),
+        Some((unit, shift)) => format!("{:.1} {unit}", bytes as f64 / (1_u64 << shift) as f64),
+        None => format!("{bytes} B"),
     }
 }
