@@ -1,12 +1,13 @@
 //! `[defaults]` and `[[policies]]`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 
 use super::partitions::read_partitions;
 use super::problem::{Diagnostics, did_you_mean};
-use super::reader::{Item, Section, boolean, count, duration, one_of, ratio, size, size_or_zero, span, string};
+use super::reader::{Item, Section, boolean, count, one_of, period, ratio, size, size_or_zero, span, string, wait};
 use crate::policy::{CommitInterval, Layer, Placed, RewriteJobOrder, Schedule, Setting, Severity, TablePattern};
 
 type Settings = Vec<Placed<Setting>>;
@@ -18,7 +19,7 @@ pub(super) fn read_defaults(diagnostics: &mut Diagnostics<'_>, mut section: Sect
         }
     }
     let settings = read_settings(diagnostics, &mut section);
-    section.finish(diagnostics);
+    section.finish_with(diagnostics, |key| belongs_below(key, "defaults"));
     Layer { name: None, tables: Vec::new(), settings }
 }
 
@@ -40,7 +41,7 @@ pub(super) fn read_policies(diagnostics: &mut Diagnostics<'_>, item: &Item<'_, '
         };
         let settings = read_settings(diagnostics, &mut section);
         let path = section.path_of("name");
-        section.finish(diagnostics);
+        section.finish_with(diagnostics, |key| belongs_below(key, "policies"));
         if let Some(name) = &name {
             if let Some(first) = names.iter().find(|known| known.value == name.value) {
                 let message = format!("two policies are called \"{}\"", name.value);
@@ -54,6 +55,21 @@ pub(super) fn read_policies(diagnostics: &mut Diagnostics<'_>, item: &Item<'_, '
         policies.push(Layer { name: name.or(Some(Arc::from(""))), tables, settings });
     }
     policies
+}
+
+/// The cure for a key that stands beside the actions (`section` says where) and belongs to one of them or to several.
+/// Iceberg's own options are often written with underscores.
+fn belongs_below(key: &str, section: &str) -> Option<String> {
+    let key = key.replace('_', "-");
+    let mut places = BTreeSet::new();
+    for path in Setting::KEYS.iter().copied().chain(["rewrite-data-files.strategy"]) {
+        let parts: Vec<&str> = path.split('.').collect();
+        if let Some(at) = parts.iter().skip(1).position(|part| *part == key) {
+            places.insert(format!("[{section}.{}]", parts[..=at].join(".")));
+        }
+    }
+    let places = places.into_iter().reduce(|list, place| format!("{list} or {place}"))?;
+    Some(format!("`{key}` belongs under {places}"))
 }
 
 fn read_patterns(diagnostics: &mut Diagnostics<'_>, item: &Item<'_, '_>) -> Vec<Placed<TablePattern>> {
@@ -90,7 +106,7 @@ fn read_settings(diagnostics: &mut Diagnostics<'_>, section: &mut Section<'_, '_
     setting!(settings, diagnostics, section, "commit-interval", commit_interval, CommitInterval);
     read_schedule(diagnostics, section, &mut settings);
     setting!(settings, diagnostics, section, "time-zone", zone_name, TimeZone);
-    setting!(settings, diagnostics, section, "delay", span, Delay);
+    setting!(settings, diagnostics, section, "delay", wait, Delay);
     if let Some(section) = section.section(diagnostics, "rewrite-data-files") {
         read_rewrite(diagnostics, section, &mut settings);
     }
@@ -111,7 +127,7 @@ fn read_settings(diagnostics: &mut Diagnostics<'_>, section: &mut Section<'_, '_
 
 fn read_schedule(diagnostics: &mut Diagnostics<'_>, section: &mut Section<'_, '_>, settings: &mut Settings) {
     let schedule = section.read(diagnostics, "schedule", cron);
-    let every = section.read(diagnostics, "every", duration);
+    let every = section.read(diagnostics, "every", period);
     let places = (section.key_place(diagnostics, "schedule"), section.key_place(diagnostics, "every"));
     if let (Some(schedule_place), Some(every_place)) = places {
         let related = vec![(schedule_place, "the schedule".to_owned())];
@@ -178,7 +194,7 @@ fn commit_interval(diagnostics: &mut Diagnostics<'_>, item: &Item<'_, '_>) -> Op
     if item.str(diagnostics)? == "auto" {
         return Some(CommitInterval::Auto);
     }
-    duration(diagnostics, item).map(CommitInterval::Fixed)
+    period(diagnostics, item).map(CommitInterval::Fixed)
 }
 
 fn cron(diagnostics: &mut Diagnostics<'_>, item: &Item<'_, '_>) -> Option<Schedule> {

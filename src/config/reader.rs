@@ -10,6 +10,9 @@ use super::problem::{Diagnostics, did_you_mean};
 use super::units::{self, DURATION_FORM, SIZE_FORM, SPAN_FORM};
 use crate::policy::{Place, Placed, Span};
 
+/// Longest time between two runs, between two commits, and of the delay: ten years.
+const PERIOD_MAX: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
+
 /// A table that is being read. Keys that were never asked for are reported by [`Section::finish`].
 pub(super) struct Section<'t, 'i> {
     table: &'t DeTable<'i>,
@@ -97,14 +100,19 @@ impl<'t, 'i> Section<'t, 'i> {
 
     /// Reports every key that nobody asked for.
     pub(super) fn finish(self, diagnostics: &mut Diagnostics<'_>) {
+        self.finish_with(diagnostics, |_| None);
+    }
+
+    /// The same; `cure` may know where a key belongs that does not belong here.
+    pub(super) fn finish_with(self, diagnostics: &mut Diagnostics<'_>, cure: impl Fn(&str) -> Option<String>) {
         for (key, span, _) in self.entries() {
             if self.asked.contains(&key) {
                 continue;
             }
-            let cure = match did_you_mean(key, self.asked.iter().copied()) {
+            let cure = cure(key).unwrap_or_else(|| match did_you_mean(key, self.asked.iter().copied()) {
                 Some(meant) => format!("did you mean `{meant}`?"),
                 None => format!("known here: {}", self.asked.join(", ")),
-            };
+            });
             diagnostics.error(diagnostics.place(&span), &self.path_of(key), "unknown key", cure);
         }
     }
@@ -268,6 +276,30 @@ pub(super) fn duration(diagnostics: &mut Diagnostics<'_>, item: &Item<'_, '_>) -
         return None;
     }
     Some(duration)
+}
+
+/// A duration above 0 that a schedule is made of.
+pub(super) fn period(diagnostics: &mut Diagnostics<'_>, item: &Item<'_, '_>) -> Option<Duration> {
+    let duration = duration(diagnostics, item)?;
+    within_limit(diagnostics, item, duration).then_some(duration)
+}
+
+/// A span that a schedule is made of.
+pub(super) fn wait(diagnostics: &mut Diagnostics<'_>, item: &Item<'_, '_>) -> Option<Span> {
+    let span = span(diagnostics, item)?;
+    match span {
+        Span::Fixed(duration) => within_limit(diagnostics, item, duration).then_some(span),
+        Span::Intervals(_) => Some(span),
+    }
+}
+
+/// Whether a duration is short enough for something that is to happen at all.
+fn within_limit(diagnostics: &mut Diagnostics<'_>, item: &Item<'_, '_>, duration: Duration) -> bool {
+    let short_enough = duration <= PERIOD_MAX;
+    if !short_enough {
+        item.error(diagnostics, "is longer than ten years", "use at most \"3650d\"");
+    }
+    short_enough
 }
 
 /// A duration or a multiple of the commit interval.

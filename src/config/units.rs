@@ -11,6 +11,9 @@ pub const DURATION_FORM: &str = "a duration with units, such as \"10m\" or \"1h 
 /// What a span looks like, for messages.
 pub const SPAN_FORM: &str = "a duration such as \"30m\", or a multiple of the commit interval such as \"3x\"";
 
+/// Commit intervals that a span lasts at most.
+const INTERVALS_MAX: f64 = 1_000_000.0;
+
 const SIZE_UNITS: [(&str, u64); 9] = [
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
@@ -89,7 +92,8 @@ pub fn parse_span(text: &str) -> Result<Span, String> {
     };
     let plain = number.chars().all(|c| c.is_ascii_digit() || c == '.');
     match number.parse::<f64>() {
-        Ok(times) if plain && times <= 1_000_000.0 => Ok(Span::Intervals(times)),
+        Ok(times) if plain && times <= INTERVALS_MAX => Ok(Span::Intervals(times)),
+        Ok(_) if plain => Err(format!("it is too large: at most {INTERVALS_MAX} commit intervals are possible")),
         _ => Err(format!("`{number}` is not a number of commit intervals")),
     }
 }
@@ -166,6 +170,8 @@ mod tests {
         for text in ["x", "-1x", "1e9x", "infx", "nanx", "3 xx", "99999999x"] {
             assert!(parse_span(text).is_err(), "{text}");
         }
+        let error = parse_span("999999999x").expect_err("too large");
+        assert_eq!(error, "it is too large: at most 1000000 commit intervals are possible");
     }
 
     proptest! {

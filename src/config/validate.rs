@@ -3,7 +3,10 @@
 use super::Config;
 use super::limits::{MEMORY_MIN_BYTES, USUAL_GROUP_BYTES};
 use super::problem::{Diagnostics, Place, did_you_mean};
-use crate::policy::{Finding, Layer, Origin, Placed, PolicySet, ResolvedPolicy, Setting, TablePattern, check};
+use crate::policy::{
+    Finding, Layer, Origin, Placed, PolicySet, ResolvedPolicy, Schedule, Setting, TablePattern,
+    check,
+};
 
 pub(super) fn validate(diagnostics: &mut Diagnostics<'_>, config: &Config) {
     if config.policies.policies.is_empty() {
@@ -124,6 +127,9 @@ fn report_finding(
     resolved: &ResolvedPolicy,
     finding: Finding,
 ) {
+    // Two keys set the schedule.
+    let every = matches!(resolved.policy.schedule, Schedule::Every(_));
+    let key_in_file = |key: &'static str| if key == "schedule" && every { "every" } else { key };
     let path = |origin: &Origin, key: &str| match origin {
         Origin::BuiltIn => key.to_owned(),
         Origin::Defaults(_) => format!("defaults.{key}"),
@@ -133,8 +139,8 @@ fn report_finding(
         }
     };
     let origin_of = |key: &str| resolved.origins.get(key).unwrap_or(&Origin::BuiltIn);
-    let mut here = (finding.key, origin_of(finding.key));
-    let mut there = finding.other.map(|key| (key, origin_of(key)));
+    let mut here = (key_in_file(finding.key), origin_of(finding.key));
+    let mut there = finding.other.map(|key| (key_in_file(key), origin_of(key)));
     let mut message = finding.message;
     // Point at what the file says; a built-in default is named in the text.
     if let (None, Some(other)) = (here.1.place(), there)

@@ -372,3 +372,58 @@ fn a_pushgateway_is_an_address_and_perhaps_a_token() {
         assert!(found && !problems.to_string().contains("hunter2"), "{gateway}: {problems}");
     }
 }
+
+/// The key and the cure of the only problem of a file with this text in its policy (and in the defaults).
+fn only_problem(defaults: &str, policy: &str) -> (String, String, String) {
+    let text = format!(
+        "catalogs.lake.uri = 'http://localhost'\n[defaults]\n{defaults}\n\
+         [[policies]]\nname = 'a'\ntables = ['lake.a.*']\n{policy}\n"
+    );
+    let problems = Config::parse("test.toml", &text).expect_err("a mistake").0;
+    let [problem] = problems.as_slice() else { panic!("{problems:?}") };
+    (problem.key.clone(), problem.message.clone(), problem.cure.clone())
+}
+
+#[test]
+fn a_key_beside_the_actions_is_sent_where_it_belongs() {
+    for (key, cure) in [
+        ("min-input-files = 3", "`min-input-files` belongs under [policies.rewrite-data-files]"),
+        ("rewrite_all = true", "`rewrite-all` belongs under [policies.rewrite-data-files]"),
+        ("strategy = 'binpack'", "`strategy` belongs under [policies.rewrite-data-files]"),
+        ("retain-last = 3", "`retain-last` belongs under [policies.expire-snapshots]"),
+        ("unproven-min-age = '2d'", "`unproven-min-age` belongs under [policies.remove-orphan-files]"),
+        (
+            "older-than = '2d'",
+            "`older-than` belongs under [policies.expire-snapshots] or [policies.remove-orphan-files]",
+        ),
+        ("max-commits = 2", "`max-commits` belongs under [policies.rewrite-data-files.partial-progress]"),
+        ("partial-progress = { max-commits = 2 }", "`partial-progress` belongs under [policies.rewrite-data-files]"),
+        ("evry = '1h'", "did you mean `every`?"),
+    ] {
+        assert_eq!(only_problem("", key).2, cure, "{key}");
+        assert_eq!(only_problem(key, "").2, cure.replace("[policies.", "[defaults."), "{key}");
+    }
+    assert_eq!(only_problem("", "[policies.rewrite-data-files]\nrewrite_all = true").2, "did you mean `rewrite-all`?");
+}
+
+#[test]
+fn times_that_never_come_are_refused() {
+    for key in ["every", "commit-interval", "delay"] {
+        let (path, message, cure) = only_problem("", &format!("{key} = '3651d'"));
+        assert_eq!((path, message.as_str()), (format!("policies[0].{key}"), "is longer than ten years"));
+        assert_eq!(cure, "use at most \"3650d\"");
+    }
+    parse("catalogs.lake.uri = 'http://localhost'\ndefaults = { every = '3650d' }\npolicies = []");
+    let (_, message, _) = only_problem("", "delay = '999999999x'");
+    assert!(message.contains("it is too large: at most 1000000 commit intervals"), "{message}");
+}
+
+#[test]
+fn a_note_names_the_key_that_the_file_has() {
+    let text = "catalogs.lake.uri = 'http://localhost'\n[defaults]\ncommit-interval = '10m'\nevery = '20m'\n\
+                [[policies]]\nname = 'a'\ntables = ['lake.a.*']\ndelay = '3x'\n";
+    let warnings = parse(text).warnings;
+    let [alone, warning] = warnings.as_slice() else { panic!("{warnings:?}") };
+    assert_eq!(alone.key, "defaults.every");
+    assert_eq!((warning.key.as_str(), warning.related[0].1.as_str()), ("policies[0].delay", "defaults.every"));
+}
