@@ -48,13 +48,13 @@ pub(super) fn read(diagnostics: &mut Diagnostics<'_>, text: &str, base: &Path) -
     let leader_election = root.section(diagnostics, "leader-election");
     let leader_election = leader_election.map(|s| leader_election::read(diagnostics, s)).unwrap_or_default();
     let traces = root.section(diagnostics, "traces").map(|s| traces::read(diagnostics, s, base)).unwrap_or_default();
-    let catalogs = read_catalogs(diagnostics, &mut root, base);
+    let (catalogs, catalog_places) = read_catalogs(diagnostics, &mut root, base);
     let defaults = root.section(diagnostics, "defaults").map(|s| read_defaults(diagnostics, s)).unwrap_or_default();
     let policies = root.take("policies").map(|item| read_policies(diagnostics, &item)).unwrap_or_default();
     root.finish(diagnostics);
     let policies = PolicySet { defaults, policies };
     let config = Config { server, limits, metrics, leader_election, traces, catalogs, policies };
-    validate(diagnostics, &config);
+    validate(diagnostics, &config, &catalog_places);
     Some(config)
 }
 
@@ -145,12 +145,13 @@ fn read_pushgateway(
     Some(PushgatewayConfig { url, token })
 }
 
+/// The catalogs, and where each one's name stands.
 fn read_catalogs(
     diagnostics: &mut Diagnostics<'_>,
     root: &mut Section<'_, '_>,
     base: &Path,
-) -> BTreeMap<String, CatalogConfig> {
-    let mut catalogs = BTreeMap::new();
+) -> (BTreeMap<String, CatalogConfig>, BTreeMap<String, Place>) {
+    let (mut catalogs, mut places) = (BTreeMap::new(), BTreeMap::new());
     if let Some(section) = root.section(diagnostics, "catalogs") {
         for (name, key_span, item) in section.entries() {
             if !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') || name.is_empty() {
@@ -160,6 +161,7 @@ fn read_catalogs(
             if let Some(section) = item.section(diagnostics) {
                 let catalog = read_catalog(diagnostics, section, base);
                 catalogs.insert(name.to_owned(), catalog);
+                places.insert(name.to_owned(), diagnostics.place(&key_span));
             }
         }
     }
@@ -169,7 +171,7 @@ fn read_catalogs(
         let cure = "add a section [catalogs.NAME] with at least uri = \"http://...\"";
         diagnostics.error(place, "catalogs", "no catalog is configured", cure);
     }
-    catalogs
+    (catalogs, places)
 }
 
 fn read_catalog(diagnostics: &mut Diagnostics<'_>, mut section: Section<'_, '_>, base: &Path) -> CatalogConfig {

@@ -1,20 +1,24 @@
 //! What shows only when sections are looked at together.
 
-use super::Config;
+use std::collections::BTreeMap;
+
 use super::limits::{MEMORY_MIN_BYTES, USUAL_GROUP_BYTES};
 use super::problem::{Diagnostics, Place, did_you_mean};
+use super::{CatalogConfig, Config};
 use crate::policy::{
-    Finding, Layer, Origin, Placed, PolicySet, ResolvedPolicy, Schedule, Setting, TablePattern,
+    Finding, Layer, Origin, Placed, PolicySet, ResolvedPolicy, Schedule, Setting, Severity, TableName, TablePattern,
     check,
 };
 
-pub(super) fn validate(diagnostics: &mut Diagnostics<'_>, config: &Config) {
+/// `catalog_places` says where each catalog's name stands.
+pub(super) fn validate(diagnostics: &mut Diagnostics<'_>, config: &Config, catalog_places: &BTreeMap<String, Place>) {
     if config.policies.policies.is_empty() {
         let place = Place { line: 1, column: 1, width: 1 };
         let cure = "add a [[policies]] section with name = \"...\" and tables = [\"catalog.namespace.*\"]";
         diagnostics.warning(place, "policies", "no table is maintained, since there is no policy", cure);
     }
     check_dead_patterns(diagnostics, config);
+    check_same_catalogs(diagnostics, config, catalog_places);
     check_shadowed(diagnostics, &config.policies);
     check_contradictions(diagnostics, config);
 }
@@ -58,6 +62,35 @@ fn check_dead_patterns(diagnostics: &mut Diagnostics<'_>, config: &Config) {
             diagnostics.error(pattern.place, &format!("policies[{i}].tables"), message, cure);
         }
     }
+}
+
+/// Two names of one catalog: each table has both, and is maintained under each that a policy matches.
+fn check_same_catalogs(diagnostics: &mut Diagnostics<'_>, config: &Config, places: &BTreeMap<String, Place>) {
+    let address = |catalog: &CatalogConfig| (catalog.uri.clone(), catalog.warehouse.clone(), catalog.prefix.clone());
+    let mut first_names: BTreeMap<_, Vec<&str>> = BTreeMap::new();
+    for (name, catalog) in &config.catalogs {
+        let before = first_names.entry(address(catalog)).or_default();
+        let twice = before.iter().find(|first| maintained_as_both(&config.policies, first, name));
+        if let (Some(first), Some(place)) = (twice, places.get(name)) {
+            let message =
+                format!("is the catalog `{first}` again: tables that policies match under both are maintained twice");
+            let cure = "keep one of the two, or let policies match each table under one of them only".to_owned();
+            let related = places.get(*first).map(|place| (*place, format!("catalogs.{first}"))).into_iter().collect();
+            diagnostics.push(Severity::Warning, Some(*place), &format!("catalogs.{name}"), message, cure, related);
+        }
+        before.push(name);
+    }
+}
+
+/// Whether policies match some table under both names of its catalog. Each pattern stands for a table that it matches.
+fn maintained_as_both(policies: &PolicySet, a: &str, b: &str) -> bool {
+    let patterns = || policies.policies.iter().flat_map(|layer| &layer.tables);
+    [(a, b), (b, a)].into_iter().any(|(one, other)| {
+        patterns().filter(|pattern| pattern.value.may_match_catalog(one)).any(|pattern| {
+            let table = TableName { catalog: other.to_owned(), ..pattern.value.example(one) };
+            !policies.matching(&table).is_empty()
+        })
+    })
 }
 
 /// A policy of which later ones with the same patterns say everything anew is never heard.

@@ -427,3 +427,30 @@ fn a_note_names_the_key_that_the_file_has() {
     assert_eq!(alone.key, "defaults.every");
     assert_eq!((warning.key.as_str(), warning.related[0].1.as_str()), ("policies[0].delay", "defaults.every"));
 }
+
+#[test]
+fn two_names_of_one_catalog_are_told_if_a_table_is_maintained_under_both() {
+    let warnings = |second: &str, tables: &str| {
+        let text = format!(
+            "[catalogs.a]\nuri = 'http://localhost/c'\nwarehouse = 'w'\n[catalogs.b]\n{second}\n\
+             [[policies]]\nname = 'p'\ntables = {tables}\n"
+        );
+        parse(&text).warnings
+    };
+    let same = "uri = 'http://localhost/c/'\nwarehouse = 'w'";
+    for tables in ["['**']", "['a.**', 'b.**']", "['a.shop.*', 'b.**']", "['a.**', 'b.shop.orders']"] {
+        let told = warnings(same, tables);
+        let [warning] = told.as_slice() else { panic!("{tables}: {told:?}") };
+        assert_eq!((warning.key.as_str(), warning.place.map(|place| place.line)), ("catalogs.b", Some(4)), "{tables}");
+        assert!(warning.message.starts_with("is the catalog `a` again"), "{warning}");
+        assert_eq!(warning.related[0].1, "catalogs.a");
+    }
+    for tables in ["['a.**']", "['a.shop.*', 'b.logs.*']"] {
+        assert_eq!(warnings(same, tables), [], "{tables}");
+    }
+    for other in
+        ["uri = 'http://localhost/d'\nwarehouse = 'w'", "uri = 'http://localhost/c'", &format!("{same}\nprefix = 'p'")]
+    {
+        assert_eq!(warnings(other, "['**']"), [], "{other}");
+    }
+}
