@@ -122,6 +122,8 @@ fn one_run(filter: &str) -> (String, Vec<Span>) {
         tables = ["lake.shop.*"]
         commit-interval = "1s"
         delay = "1s"
+        # The delay alone makes what was compacted that old.
+        expire-snapshots.older-than = "1s"
         rewrite-data-files.rewrite-all = true
         "#,
         collector.uri()
