@@ -341,7 +341,6 @@ delay = "2h"
 
 #[test]
 fn a_memory_budget_below_a_usual_file_group_is_warned_of() {
-    assert_eq!(icewright::config::USUAL_GROUP_BYTES, icewright::rewrite::memory::usual_group_bytes());
     for (memory, warned) in [("64MiB", true), ("431MiB", true), ("432MiB", false), ("4GiB", false)] {
         let warnings = parse(&EXAMPLE.replace("memory = \"4GiB\"", &format!("memory = \"{memory}\""))).warnings;
         let found = warnings.iter().any(|w| w.key == "limits.memory" && w.cure.contains("\"432MiB\""));
