@@ -308,9 +308,16 @@ await drive(mock.url, {
     await page.getByText("too_few_files").first().waitFor();
     await assertAccessible(page);
 
+    table(PLAIN)["next-step"] = { step: "rewrite-data-files", "at-ms": Date.now() - 1000, why: "schedule" };
+    await page.getByText("waits for one of").waitFor();
     await page.getByRole("button", { name: "Pause all" }).click();
     await page.keyboard.press("Enter");
     await page.getByText("The daemon is paused").waitFor();
+    await until(
+      "nothing waits for a worker while all is paused",
+      () => page.getByText("waits for one of").count(),
+      (shown) => shown === 0,
+    );
     await page.getByRole("button", { name: "Resume all" }).click();
     await until(
       "no pause",
