@@ -22,7 +22,7 @@ Begin with:
 
 Exit codes:
   0    done; also after SIGTERM or Ctrl-C
-  1    a table, a catalog or the server failed; the others were worked on
+  1    a table, a catalog or the server failed
   2    bad arguments or configuration; nothing was started
   130  ended at once by a second signal
 

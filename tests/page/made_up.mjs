@@ -309,6 +309,7 @@ await drive(mock.url, {
     await assertAccessible(page);
 
     table(PLAIN)["next-step"] = { step: "rewrite-data-files", "at-ms": Date.now() - 1000, why: "schedule" };
+    world.changed();
     await page.getByText("waits for one of").waitFor();
     await page.getByRole("button", { name: "Pause all" }).click();
     await page.keyboard.press("Enter");
