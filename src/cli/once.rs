@@ -133,7 +133,7 @@ impl Pass {
         };
         telemetry::ended(&span, report.outcome.as_str(), report.outcome.is_failure(), &[]);
         report.error = ended.err().map(|error| error.to_string());
-        if let Some(gateway) = &self.gateway {
+        if let Some(gateway) = self.gateway.as_ref().filter(|_| !self.env.cancel.is_cancelled()) {
             push::push(gateway, &self.env, &self.fleet, &name, &report).await;
         }
         report
@@ -141,6 +141,7 @@ impl Pass {
 
     async fn steps(&self, name: &TableName, run: Run, report: &mut TableReport) -> Result<()> {
         let Self { env, fleet, .. } = self;
+        self.go_on(report)?;
         let mut subject = Subject::load(fleet, name).await?;
         let now = env.clock.now_ms();
         let first = subject.first_step(now)?.next;
@@ -148,11 +149,11 @@ impl Pass {
         // again, with passes in short succession for ever.
         let owed = self.no_wait && first.step == Step::CleanUp;
         if owed {
-            if first.at_ms > now {
-                report.not_due = Some(format!("{}: {}", first.why, left(first.at_ms - now)));
+            self.clean_up(name, run, report).await?;
+            if report.not_due.is_some() {
                 return Ok(());
             }
-            self.clean_up(name, run, report).await?;
+            self.go_on(report)?;
             subject = Subject::load(fleet, name).await?;
         }
         let progress = Arc::new(Progress::default());
@@ -169,33 +170,50 @@ impl Pass {
             report.not_due = Some("a commit's outcome is not known yet; nothing is deleted meanwhile".into());
             return Ok(());
         }
+        self.go_on(report)?;
         if owed && !committed {
             return Ok(());
         }
-        let wait_ms = rewritten.other.at_ms.saturating_sub(env.clock.now_ms()).max(0);
-        if wait_ms > 0 && self.no_wait {
-            report.not_due = Some(format!("{}: {}", rewritten.other.why, left(wait_ms)));
+        self.clean_up(name, run, report).await
+    }
+
+    /// An error if the pass was told to stop.
+    fn go_on(&self, report: &mut TableReport) -> Result<()> {
+        if !self.env.cancel.is_cancelled() {
             return Ok(());
         }
-        self.wait(Duration::from_millis(wait_ms.unsigned_abs()), report).await?;
-        self.clean_up(name, run, report).await
+        report.not_due = Some("the pass was stopped before".into());
+        Err(Error::new(ErrorKind::Cancelled, "stopped"))
     }
 
     /// Until the clean-ups are due.
     async fn wait(&self, wait: Duration, report: &mut TableReport) -> Result<()> {
-        let _shown = (!wait.is_zero()).then(|| self.board.waiting(&report.table, wait));
+        let _shown = self.board.waiting(&report.table, wait);
         tokio::select! {
-            biased;
-            () = self.env.cancel.cancelled() => {
-                report.not_due = Some("the pass was stopped before".into());
-                Err(Error::new(ErrorKind::Cancelled, "stopped"))
-            }
-            () = tokio::time::sleep(wait) => Ok(()),
+            () = self.env.cancel.cancelled() => {}
+            () = tokio::time::sleep(wait) => {}
         }
+        self.go_on(report)
     }
 
+    /// Cleans up once the delay is over, if the pass waits for it. The delay begins anew when somebody else compacts meanwhile;
+    /// that is waited for once.
     async fn clean_up(&self, name: &TableName, run: Run, report: &mut TableReport) -> Result<()> {
-        let subject = Subject::load(&self.fleet, name).await?;
+        let mut waits = if self.no_wait { 0 } else { 2 };
+        let subject = loop {
+            let subject = Subject::load(&self.fleet, name).await?;
+            let now = self.env.clock.now_ms();
+            let due = subject.clean_up_due(now);
+            if due.at_ms <= now {
+                break subject;
+            }
+            if waits == 0 {
+                report.not_due = Some(format!("{}: {}", due.why, left(due.at_ms - now)));
+                return Ok(());
+            }
+            waits -= 1;
+            self.wait(Duration::from_millis(due.at_ms.abs_diff(now)), report).await?;
+        };
         report.steps.push(clean_up_step(&self.env, &self.fleet, name, &subject, run, &|_| {}).await?.report);
         Ok(())
     }

@@ -123,8 +123,12 @@ impl Entry {
                 self.look = Some(Look { failures, before: Some(self.next.clone()) });
                 self.next = look_now(now_ms, "its policy changed");
             }
-            (Change::Catalog | Change::Left, _) => {
-                self.look = Some(Look { failures, before: None });
+            (Change::Catalog | Change::Left, look) => {
+                // Where it stands is found out anew, but a wait after a failure stays. It may be one in which nothing may be
+                // deleted, as a commit is in the open.
+                let before = look.as_ref().map_or(Some(&self.next), |look| look.before.as_ref());
+                let before = before.filter(|next| failures.is_failing(next.step)).cloned();
+                self.look = Some(Look { failures, before });
                 self.run = None;
                 self.next = look_now(now_ms, "its catalog changed");
             }
@@ -146,4 +150,45 @@ impl Entry {
 /// Until the look tells, nothing but compaction is assumed.
 fn look_now(now_ms: i64, why: &'static str) -> NextStep {
     NextStep { step: Step::RewriteDataFiles, at_ms: now_ms, why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run_id::RunId;
+
+    fn fresh() -> Run {
+        Run { run_id: RunId(uuid::Uuid::nil()), since_ms: 0 }
+    }
+
+    /// A table that was looked at and waits for a compaction.
+    fn known() -> Entry {
+        let mut entry = Entry::new(0);
+        let (run, _) = entry.begin(fresh);
+        let next = NextStep { step: Step::RewriteDataFiles, at_ms: 1000, why: "schedule" };
+        entry.looked(run, Standing { next, since_ms: 0 });
+        entry.end(0);
+        entry
+    }
+
+    #[test]
+    fn a_wait_in_which_nothing_may_be_deleted_outlives_another_catalog() {
+        let mut entry = known();
+        entry.begin(fresh);
+        entry.stuck(Step::RewriteDataFiles, 1000);
+        entry.end(1000);
+        let waiting = entry.next.clone();
+        assert!(waiting.at_ms > 2000);
+        for change in [Change::Catalog, Change::Policy, Change::Catalog] {
+            entry.reconsider(change, 2000);
+        }
+        assert_eq!(entry.begin(fresh).1, Task::Look(Some(Waiting { next: waiting, failing: true })));
+    }
+
+    #[test]
+    fn behind_another_catalog_everything_else_is_found_out_anew() {
+        let mut entry = known();
+        entry.reconsider(Change::Catalog, 500);
+        assert_eq!((entry.next.at_ms, entry.begin(fresh).1), (500, Task::Look(None)));
+    }
 }

@@ -23,6 +23,8 @@ use crate::schedule::worker::{Finished, Listing, Progressed, Shared};
 
 /// How often the loop looks for due tables.
 const TICK: Duration = Duration::from_millis(500);
+/// Pauses kept of tables that are gone.
+const LEFT_PAUSED_MAX: usize = 10_000;
 
 /// Runs maintenance until the environment's token is cancelled, then waits for what is under way.
 /// Dropping it, or the future of [`Scheduler::run`], stops everything at once.
@@ -32,6 +34,8 @@ pub struct Scheduler {
     orders: Orders,
     concurrent_tables: usize,
     paused: Option<Pause>,
+    /// Pauses of tables that are gone. A table that is dropped and registered again, or missing from one listing, stays paused.
+    left_paused: HashMap<TableName, Pause>,
     tables: HashMap<TableName, Entry>,
     workers: JoinSet<Finished>,
     /// As it was told last.
@@ -48,6 +52,7 @@ impl Scheduler {
             orders,
             concurrent_tables: 1,
             paused: None,
+            left_paused: HashMap::new(),
             tables: HashMap::new(),
             workers: JoinSet::new(),
             queue: Queue::default(),
@@ -117,17 +122,17 @@ impl Scheduler {
         for catalog in before.catalog_names().iter().filter(|name| !self.shared.fleet.has_catalog(name)) {
             self.shared.reporter.catalog_gone(catalog);
         }
-        let mut gone = Vec::new();
+        let mut changed = Vec::new();
         for (name, entry) in &mut self.tables {
             let Some(change) = self.shared.fleet.change_since(&before, name) else { continue };
             entry.gone |= change == Change::Left;
-            if entry.gone && !entry.running {
-                gone.push(name.clone());
-            }
             entry.reconsider(change, now);
+            if !entry.running {
+                changed.push((name.clone(), entry.gone));
+            }
         }
-        for name in gone {
-            self.forget(&name);
+        for (name, gone) in changed {
+            if gone { self.forget(&name) } else { self.tell_wait(&name) }
         }
     }
 
@@ -152,13 +157,21 @@ impl Scheduler {
         for name in names {
             if !self.tables.contains_key(&name) {
                 self.shared.reporter.table_found(&name);
-                self.tables.insert(name, Entry::new(now));
+                let mut entry = Entry::new(now);
+                entry.paused = self.left_paused.remove(&name);
+                if let Some(pause) = &entry.paused {
+                    self.shared.reporter.table_paused(&name, pause);
+                }
+                self.tables.insert(name, entry);
             }
         }
     }
 
     fn forget(&mut self, name: &TableName) {
-        self.tables.remove(name);
+        let pause = self.tables.remove(name).and_then(|entry| entry.paused);
+        if let Some(pause) = pause.filter(|_| self.left_paused.len() < LEFT_PAUSED_MAX) {
+            self.left_paused.insert(name.clone(), pause);
+        }
         self.shared.fleet.forget(name);
         self.shared.reporter.table_gone(name);
     }
@@ -206,6 +219,9 @@ impl Scheduler {
     }
 
     fn resume(&mut self, name: &TableName) -> Result<()> {
+        if self.left_paused.remove(name).is_some() {
+            return Ok(());
+        }
         if known(&mut self.tables, name)?.paused.take().is_some() {
             self.shared.reporter.table_resumed(name);
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use icewright::catalog::Catalog;
 use icewright::error::ErrorKind;
 use icewright::policy::TableName;
 use icewright::testing::{CommitFault, Operation, StoreFault};
@@ -38,6 +39,32 @@ async fn a_paused_table_begins_nothing_and_others_go_on() {
     daemon.control.resume(Some(&name("a"))).await.expect("resumed");
     until(MINUTE, "a is cleaned", || async { lake.snapshots("a").await == 1 }).await;
     daemon.control.resume(Some(&name("a"))).await.expect("nothing to resume is fine");
+    daemon.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_that_comes_back_is_still_paused() {
+    let lake = Lake::new();
+    grown(&lake, "t").await;
+    let daemon = Daemon::start(&lake, 1);
+    until(MINUTE, "compacted", || async { lake.files("t").await.len() == 2 }).await;
+    daemon.control.pause(Some(&name("t")), "repair".into()).await.expect("paused");
+    let loaded = lake.catalog.load_table(&ident("t")).await.expect("the table");
+    lake.catalog.drop_table(&ident("t"));
+    until(MINUTE, "forgotten", || async { daemon.reporter.maintained().is_empty() }).await;
+    let metadata = loaded.metadata.as_ref().clone();
+    lake.catalog.register(&ident("t"), loaded.metadata_location.clone(), metadata).expect("registered");
+    until(MINUTE, "found", || async { daemon.reporter.maintained().len() == 1 }).await;
+    tokio::time::sleep(7 * HOUR).await;
+    assert_eq!(lake.snapshots("t").await, 3, "its clean-up waits");
+    assert_eq!(daemon.value("icewright_table_paused", "table=\"t\""), 1.0);
+    // A pause of a table that is not there can be ended as well.
+    lake.catalog.drop_table(&ident("t"));
+    until(MINUTE, "forgotten", || async { daemon.reporter.maintained().is_empty() }).await;
+    daemon.control.resume(Some(&name("t"))).await.expect("resumed");
+    let metadata = loaded.metadata.as_ref().clone();
+    lake.catalog.register(&ident("t"), loaded.metadata_location.clone(), metadata).expect("registered");
+    until(HOUR, "cleaned", || async { lake.snapshots("t").await == 1 }).await;
     daemon.stop().await;
 }
 
