@@ -308,17 +308,9 @@ await drive(mock.url, {
     await page.getByText("too_few_files").first().waitFor();
     await assertAccessible(page);
 
-    table(PLAIN)["next-step"] = { step: "rewrite-data-files", "at-ms": Date.now() - 1000, why: "schedule" };
-    world.changed();
-    await page.getByText("waits for one of").waitFor();
     await page.getByRole("button", { name: "Pause all" }).click();
     await page.keyboard.press("Enter");
     await page.getByText("The daemon is paused").waitFor();
-    await until(
-      "nothing waits for a worker while all is paused",
-      () => page.getByText("waits for one of").count(),
-      (shown) => shown === 0,
-    );
     await page.getByRole("button", { name: "Resume all" }).click();
     await until(
       "no pause",
@@ -386,6 +378,15 @@ await drive(mock.url, {
       () => page.locator("#role").textContent(),
       (text) => text === "leader",
     );
+  },
+
+  async "nothing waits for a worker while the daemon is paused"(visit) {
+    const page = await visit("#/");
+    const queued = () => page.locator(".chip.queued .number").textContent();
+    await until("tables that wait", queued, (number) => number > 0);
+    world.status.paused = { reason: "", "since-ms": Date.now() };
+    await until("none to wait", queued, (number) => number === "0");
+    world.status.paused = null;
   },
 
   async "a small screen is enough"(visit) {
