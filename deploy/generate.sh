@@ -69,6 +69,5 @@ if [ "${1:-}" = --check ]; then
 else
     cp -r "$work/deploy/kubernetes/." "$deploy/kubernetes/"
     rm -rf "$deploy/helm/icewright/files"
-    rm -rf "$deploy/helm/icewright/files"
     cp -r "$chart/." "$deploy/helm/icewright/"
 fi

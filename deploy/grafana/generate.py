@@ -45,8 +45,9 @@ def fleet_overview():
     up = mapping([("0", "down", RED), ("1", "up", "green")])
     return ("Overview", (4, [
         (3, stat("Tables", "Tables that are maintained.", f"sum(max by (job, series) (icewright_tables{{{PROCESS}}}))")),
-        (3, stat("Unhealthy", "Tables with at least one reason against them; the list below says which.",
-                 f"count(count by (catalog, namespace, table) ({unhealthy} == 1)) or vector(0)",
+        (3, stat("Unhealthy", "Tables with at least one reason against them; the list below says which. Those beyond "
+                 "metrics.max-tables (_other) count once for each catalog.",
+                 f"count(count by (catalog, namespace, table) ({unhealthy} >= 1)) or vector(0)",
                  thresholds=thresholds((1, YELLOW)))),
         (3, stat("Paused", "Tables that somebody has paused.",
                  f"sum({per_table('icewright_table_paused')})", thresholds=thresholds((1, YELLOW)))),
@@ -69,12 +70,14 @@ def fleet_overview():
                    "compaction now. A table may count for several reasons.",
                    [query(f"sum by (reason) ({unhealthy})", "{{reason}}")], stack=True)),
         (12, table_view("Unhealthy tables", "Each table with each reason against it. Empty is good.",
-                        [f"{unhealthy} == 1"],
+                        [f"{unhealthy} >= 1"],
                         {"catalog": "Catalog", "namespace": "Namespace", "table": "Table", "reason": "Reason"},
                         [{"matcher": {"id": "byName", "options": "Table"}, "properties": [{"id": "links", "value": [{
                             "title": "Show this table", "targetBlank": False,
-                            "url": "/d/icewright-table?${datasource:queryparam}&var-catalog=${__data.fields.Catalog}"
-                                   "&var-namespace=${__data.fields.Namespace}&var-table=${__data.fields.Table}"}]}]}],
+                            "url": "/d/icewright-table?${datasource:queryparam}"
+                                   "&var-catalog=${__data.fields.Catalog:percentencode}"
+                                   "&var-namespace=${__data.fields.Namespace:percentencode}"
+                                   "&var-table=${__data.fields.Table:percentencode}"}]}]}],
                         "Reason")),
     ]))
 
@@ -106,11 +109,13 @@ def fleet_work():
 
 
 def fleet_worst():
+    # A sum over tables is no table.
+    own = 'table!="_other"'
     since = per_table("icewright_last_success_timestamp_seconds", 'action="rewrite-data-files"')
-    deletes = f"sum by (catalog, namespace, table) ({per_table('icewright_table_delete_files', by='content')})"
+    deletes = f"sum by (catalog, namespace, table) ({per_table('icewright_table_delete_files', own, by='content')})"
     return ("Worst tables", (9, [
         (8, worst("Small data files", "Live data files below the policy's minimum size.",
-                  per_table("icewright_table_small_data_files"), limits=[(500, YELLOW), (10000, RED)])),
+                  per_table("icewright_table_small_data_files", own), limits=[(500, YELLOW), (10000, RED)])),
         (8, worst("Delete files", "Live delete files of all kinds. Each query reads them.", deletes,
                   limits=[(100, YELLOW), (1000, RED)])),
         (8, worst("Delete files per data file", "How much each data file has to be merged when it is read.",
@@ -121,7 +126,7 @@ def fleet_worst():
                   per_table("icewright_table_partition_bytes_rsd_ratio"), "percentunit",
                   limits=[(0.5, YELLOW), (2, RED)])),
         (8, worst("Orphan bytes", "What the last listing found and no metadata reaches, whatever its age.",
-                  per_table("icewright_table_orphan_file_bytes"), "bytes", limits=[(10e9, YELLOW), (100e9, RED)])),
+                  per_table("icewright_table_orphan_file_bytes", own), "bytes", limits=[(10e9, YELLOW), (100e9, RED)])),
         (8, worst("Time since compaction", "Since a compaction last succeeded. A table that nobody writes to stays here.",
                   f"time() - {since}", "s", limits=[(86400, YELLOW), (3 * 86400, RED)])),
     ]))
@@ -192,7 +197,7 @@ def fleet():
 def table_now():
     since = per_table("icewright_last_success_timestamp_seconds", 'action="rewrite-data-files"')
     left = per_table("icewright_table_delay_end_timestamp_seconds")
-    reasons = f"{per_table('icewright_table_unhealthy', by='reason')} == 1"
+    reasons = f"{per_table('icewright_table_unhealthy', by='reason')} >= 1"
     steps = " + ".join(f"{i} * {each}" for i, each in enumerate(
         (per_table("icewright_table_step", f'step="{step}"') for step in STEPS[1:]), 1))
     names = mapping([(str(i), step, color) for i, (step, color) in enumerate(

@@ -22,6 +22,7 @@ use crate::report::Action;
 use crate::report::board::view::{self, Doing, QueueStatus};
 use crate::report::board::{Board, Look, Ran};
 use crate::report::health::Health;
+use crate::report::kept::kept;
 use crate::report::metrics::{self, Backoff, Metrics, Queue, RunCounts, RunRecord};
 use crate::report::run_report::outcome_of;
 use crate::report::vitals::Vital;
@@ -53,12 +54,19 @@ pub struct Reporter {
     readiness: Arc<Readiness>,
     liveness: Arc<Liveness>,
     echo: bool,
-    /// The tables that were found and are not gone.
-    tables: Mutex<BTreeMap<TableName, Vital>>,
+    tables: Mutex<Tables>,
     /// When health was judged last, milliseconds since the epoch.
     judged_ms: AtomicI64,
     /// The whole daemon is paused.
     paused: AtomicBool,
+}
+
+/// The tables that were found and are not gone.
+#[derive(Default)]
+struct Tables {
+    vitals: BTreeMap<TableName, Vital>,
+    /// Those of which something was noted since they were judged.
+    noted: BTreeSet<TableName>,
 }
 
 impl Reporter {
@@ -77,25 +85,31 @@ impl Reporter {
 
     /// The tables that were found and are not gone.
     pub fn maintained(&self) -> BTreeSet<TableName> {
-        self.lock().keys().cloned().collect()
+        self.lock().vitals.keys().cloned().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<TableName, Vital>> {
-        // A map is whole after any panic.
+    fn lock(&self) -> MutexGuard<'_, Tables> {
+        // Both are whole after any panic.
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes what a maintained table's health depends on; it is judged by the next heartbeat.
     fn note(&self, name: &TableName, change: impl FnOnce(&mut Vital)) {
-        if let Some(vital) = self.lock().get_mut(name) {
+        let mut tables = self.lock();
+        if let Some(vital) = tables.vitals.get_mut(name) {
             change(vital);
-            self.judged_ms.store(i64::MIN, Ordering::Relaxed);
+            tables.noted.insert(name.clone());
         }
     }
 
-    fn judge_all(&self, now_ms: i64) {
+    /// Judges all tables, or those of which something was noted.
+    fn judge(&self, all: bool, now_ms: i64) {
         let paused = self.paused.load(Ordering::Relaxed);
-        for (name, vital) in self.lock().iter_mut() {
+        let mut tables = self.lock();
+        let noted = std::mem::take(&mut tables.noted);
+        let names = if all { tables.vitals.keys().cloned().collect() } else { noted };
+        for name in &names {
+            let Some(vital) = tables.vitals.get_mut(name) else { continue };
             let reasons = vital.judge(now_ms, paused);
             let kinds: Vec<_> = reasons.iter().map(|reason| reason.kind).collect();
             self.metrics.set_health(name, &kinds, vital.last_healthy_ms);
@@ -161,10 +175,13 @@ impl Reporter {
     /// The scheduler went round, or a replica that stands by looked whether it is its turn.
     pub fn heartbeat(&self, now_ms: i64) {
         self.liveness.tick(now_ms);
-        if now_ms.saturating_sub(self.judged_ms.load(Ordering::Relaxed)) >= JUDGE_EVERY_MS {
+        // A clock that was set back does not keep the tables waiting until it has caught up.
+        let since_ms = now_ms.saturating_sub(self.judged_ms.load(Ordering::Relaxed));
+        let all = !(0..JUDGE_EVERY_MS).contains(&since_ms);
+        if all {
             self.judged_ms.store(now_ms, Ordering::Relaxed);
-            self.judge_all(now_ms);
         }
+        self.judge(all, now_ms);
     }
 
     /// A catalog answered.
@@ -183,8 +200,9 @@ impl Reporter {
         partitions: Vec<PartitionStats>,
         now_ms: i64,
     ) {
+        let stats = Arc::new(collected.stats);
         let look = Look {
-            stats: &collected.stats,
+            stats: stats.clone(),
             partitions,
             target_file_size_bytes: collected.target_file_size_bytes,
             loaded: &subject.table.loaded,
@@ -192,18 +210,18 @@ impl Reporter {
         };
         self.board.looked(name, look, now_ms);
         self.note(name, |vital| {
-            self.metrics.record_stats(name, &collected.stats);
+            self.metrics.record_stats(name, &stats);
             self.metrics.set_target_file_size(name, collected.target_file_size_bytes);
             vital.unreadable = None;
             vital.period = Some(collected.period);
-            vital.stats = Some(collected.stats);
+            vital.stats = Some(stats);
         });
     }
 
     /// A table's numbers could not be collected.
     pub fn collection_failed(&self, name: &TableName, error: &Error) {
         tracing::warn!(table = %name, %error, "numbers not collected");
-        self.note(name, |vital| vital.unreadable = Some(error.to_string()));
+        self.note(name, |vital| vital.unreadable = Some(kept(error.to_string())));
     }
 
     /// A compaction was planned.
@@ -224,7 +242,7 @@ impl Reporter {
     /// A table is maintained from now on.
     pub fn table_found(&self, name: &TableName) {
         tracing::info!(table = %name, "maintained from now on");
-        self.lock().insert(name.clone(), Vital::default());
+        self.lock().vitals.insert(name.clone(), Vital::default());
         self.metrics.register_table(name);
         self.board.table_found(name);
     }
@@ -233,7 +251,8 @@ impl Reporter {
     pub fn table_gone(&self, name: &TableName) {
         tracing::info!(table = %name, "no longer maintained");
         let mut tables = self.lock();
-        tables.remove(name);
+        tables.vitals.remove(name);
+        tables.noted.remove(name);
         self.metrics.forget_table(name);
         self.board.table_gone(name);
     }
@@ -258,7 +277,7 @@ impl Reporter {
         self.metrics.set_step(name, step);
         self.metrics.set_next(name, next_run_ms, delay_end_ms);
         self.note(name, |vital| vital.waits(next.at_ms, failures, quarantined));
-        let until_ms = (failures > 0).then_some(next.at_ms);
+        let until_ms = next.is_backoff().then_some(next.at_ms);
         self.metrics.set_backoff(name, Backoff { consecutive_failures: failures, until_ms, quarantined });
     }
 
@@ -320,7 +339,7 @@ impl Reporter {
     /// An action begins.
     pub fn action_started(&self, name: &TableName, action: Action) {
         self.metrics.set_step(name, metrics::Step::Running(action));
-        self.metrics.set_next(name, None, None);
+        self.metrics.end_wait(name);
         self.board.table_works(name, action.into());
         self.note(name, |vital| vital.running = true);
     }
@@ -346,7 +365,7 @@ impl Reporter {
             self.board.ran(name, &run.run_id.to_string(), ran);
         }
         if failed {
-            self.note(name, |vital| vital.last_failure = done.report.problem());
+            self.note(name, |vital| vital.last_failure = done.report.problem().map(kept));
         }
         self.echo(name, &print::step_summary(&done.report));
     }
@@ -371,14 +390,14 @@ impl Reporter {
         self.metrics.record_run(name, &record);
         let ran = Ran { record, reason: Some(error.to_string()), report: None };
         self.board.ran(name, &run.run_id.to_string(), ran);
-        self.note(name, |vital| vital.last_failure = Some(error.to_string()));
+        self.note(name, |vital| vital.last_failure = Some(kept(error.to_string())));
         self.echo(name, &format!("{step_name} {}: {error}", outcome.as_str()));
     }
 
     /// A catalog could not be asked for its tables.
     pub fn catalog_failed(&self, catalog: &str, error: &Error) {
         tracing::warn!(catalog, %error, "the catalog's tables could not be listed; known tables go on");
-        self.readiness.catalog_failed(catalog, &error.to_string());
+        self.readiness.catalog_failed(catalog, &kept(error.to_string()));
         self.metrics.set_catalog_up(catalog, false);
         self.board.catalog_asked(catalog, Some(error.to_string()));
     }
@@ -396,3 +415,6 @@ impl From<&Pause> for view::Pause {
         Self { reason: pause.reason.clone(), since_ms: pause.since_ms }
     }
 }
+
+#[cfg(test)]
+mod tests;

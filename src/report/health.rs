@@ -14,6 +14,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::inspect::TableStats;
+use crate::report::kept::kept;
 
 /// A step that waits is not overdue before this, however short the schedule's period.
 pub const OVERDUE_MIN: Duration = Duration::from_secs(10 * 60);
@@ -66,7 +67,7 @@ pub struct Reason {
     /// Which kind of trouble.
     #[serde(rename = "reason")]
     pub kind: ReasonKind,
-    /// For a person: the numbers behind it.
+    /// For a person: the numbers behind it; 1 KiB at most.
     pub detail: String,
 }
 
@@ -128,7 +129,7 @@ pub fn reasons(view: &HealthView<'_>, now_ms: i64) -> Vec<Reason> {
             ReasonKind::SmallFiles => view.stats.and_then(small_files),
             ReasonKind::DeleteFiles => view.stats.and_then(delete_files),
         };
-        detail.map(|detail| Reason { kind, detail })
+        detail.map(|detail| Reason { kind, detail: kept(detail) })
     });
     found.into_iter().flatten().collect()
 }

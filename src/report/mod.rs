@@ -4,6 +4,7 @@
 pub mod board;
 pub mod events;
 pub mod health;
+mod kept;
 pub mod metrics;
 pub mod push;
 pub mod run_report;

@@ -1,5 +1,6 @@
 //! What is known of each table between two events, as far as its health depends on it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::health::{Health, HealthView, Reason, reasons};
@@ -23,7 +24,7 @@ pub struct Vital {
     /// The schedule's period.
     pub period: Option<Duration>,
     /// The numbers collected last.
-    pub stats: Option<TableStats>,
+    pub stats: Option<Arc<TableStats>>,
     /// Why the last collection of numbers failed.
     pub unreadable: Option<String>,
     /// When it was last seen healthy, milliseconds since the epoch.
@@ -66,7 +67,7 @@ impl Vital {
             quarantined: self.quarantined,
             due_since_ms: self.due_since_ms.filter(|_| !self.running),
             period: self.period,
-            stats: self.stats.as_ref(),
+            stats: self.stats.as_deref(),
             unreadable: self.unreadable.as_deref(),
         }
     }
@@ -84,7 +85,7 @@ mod tests {
     }
 
     fn hourly() -> Vital {
-        Vital { period: Some(Duration::from_secs(3600)), stats: Some(TableStats::default()), ..Vital::default() }
+        Vital { period: Some(Duration::from_secs(3600)), stats: Some(Arc::default()), ..Vital::default() }
     }
 
     #[test]

@@ -14,6 +14,8 @@ use crate::table::history::OwnRun;
 const CATCH_UP: Duration = Duration::from_secs(60 * 60);
 /// First and longest wait after a failure.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(60 * 60));
+/// Why a step waits that is tried again.
+const BACKOFF_WHY: &str = "back-off after a failure";
 
 /// A step of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -38,6 +40,11 @@ pub struct NextStep {
 impl NextStep {
     fn new(step: Step, at_ms: i64, why: &'static str) -> Self {
         Self { step, at_ms, why }
+    }
+
+    /// Whether the step waits since it has failed: not for its time in the schedule, nor in the delay.
+    pub fn is_backoff(&self) -> bool {
+        self.why == BACKOFF_WHY
     }
 
     /// Compaction now, as an operator wants it.
@@ -207,7 +214,7 @@ impl Failures {
     /// The same step again, later each time.
     fn again(mut self, step: Step, now_ms: i64) -> NextStep {
         let wait = backoff(*self.of(step));
-        NextStep::new(step, now_ms.saturating_add(millis(wait)), "back-off after a failure")
+        NextStep::new(step, now_ms.saturating_add(millis(wait)), BACKOFF_WHY)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What one look at a table found, as far as it is shown.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::view::{Sample, SizesView, SnapshotView};
 use crate::catalog::LoadedTable;
@@ -16,7 +17,7 @@ const SUMMARY_MAX: (usize, usize) = (40, 256);
 /// A look at a table.
 pub struct Look<'a> {
     /// Its numbers.
-    pub stats: &'a TableStats,
+    pub stats: Arc<TableStats>,
     /// Its largest partitions.
     pub partitions: Vec<PartitionStats>,
     /// The size in bytes that compaction aims at.

@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 
 pub use look::Look;
 use pack::Packed;
-use table::TableState;
+use table::{Looked, TableState};
 use view::{CatalogStatus, ConfigStatus, Doing, MemoryStatus, Next, Pause, QueueStatus, RunEntry, Status};
 use view::{TableList, TableView};
 
@@ -25,12 +25,13 @@ use crate::config::{Loaded, Problem, Problems};
 use crate::inspect::ManifestCache;
 use crate::policy::TableName;
 use crate::report::health::{Health, Reason};
+use crate::report::kept::kept;
 use crate::report::metrics::RunRecord;
 use crate::rewrite::Progress;
 use crate::rewrite::memory::MemoryBudget;
 use crate::version;
 
-/// What is shown.
+/// What is shown. Everything is packed before the state is locked and unpacked after that: the scheduler waits for the lock.
 #[derive(Debug)]
 pub struct Board {
     started_at_ms: i64,
@@ -64,7 +65,7 @@ pub struct Ran {
 fn in_a_line(problem: &Problem) -> String {
     let line = problem.place.map(|place| format!("line {}: ", place.line)).unwrap_or_default();
     let key = if problem.key.is_empty() { String::new() } else { format!("{}: ", problem.key) };
-    format!("{line}{key}{}", problem.message)
+    kept(format!("{line}{key}{}", problem.message))
 }
 
 /// Which tables are asked for.
@@ -124,7 +125,7 @@ impl Board {
     /// A catalog's tables were listed, or could not be.
     pub(super) fn catalog_asked(&self, catalog: &str, problem: Option<String>) {
         if let Some(known) = self.lock().catalogs.get_mut(catalog) {
-            *known = problem;
+            *known = problem.map(kept);
         }
     }
 
@@ -150,7 +151,8 @@ impl Board {
     }
 
     pub(super) fn looked(&self, name: &TableName, look: Look<'_>, now_ms: i64) {
-        self.change(name, |table| table.looked(look, now_ms));
+        let looked = Looked::of(look, now_ms);
+        self.change(name, |table| table.looked(looked));
     }
 
     /// A table's health was judged.
@@ -187,11 +189,12 @@ impl Board {
             started_at_ms: record.finished_ms.saturating_sub(duration_ms),
             finished_at_ms: record.finished_ms,
             duration_ms,
-            reason,
+            reason: reason.map(kept),
             counts: record.counts,
-            report,
+            report: None,
         };
-        self.change(name, |table| table.ran(run));
+        let report = report.map_or_else(Packed::default, |report| Packed::new(&report));
+        self.change(name, |table| table.ran(run, report));
     }
 
     pub(super) fn planned(&self, name: &TableName, plan: &impl Serialize, now_ms: i64) {
@@ -251,7 +254,9 @@ impl Board {
 
     /// Everything about a table; `None` if it is not maintained.
     pub fn table(&self, name: &TableName, now_ms: i64) -> Option<TableView> {
-        self.lock().tables.get(name).map(|table| table.view(name, now_ms))
+        // Unpacking takes time, in which nobody else has to wait.
+        let table = self.lock().tables.get(name).cloned();
+        table.map(|table| table.view(name, now_ms))
     }
 
     /// Whether a table is maintained.

@@ -1,5 +1,7 @@
 //! JSON that is looked at now and then: kept compressed, so that what is shown of many tables takes little memory.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -8,15 +10,15 @@ const TEXT_MAX: usize = 4 << 20;
 /// Speed before size.
 const LEVEL: i32 = 1;
 
-/// A value as compressed JSON.
+/// A value as compressed JSON; a copy shares it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Packed(Option<Box<[u8]>>);
+pub(super) struct Packed(Option<Arc<[u8]>>);
 
 impl Packed {
     /// Keeps a value; one whose text is longer than 4 MiB is forgotten.
     pub(super) fn new(value: &impl Serialize) -> Self {
         let text = serde_json::to_vec(value).ok().filter(|text| text.len() <= TEXT_MAX);
-        Self(text.and_then(|text| zstd::bulk::compress(&text, LEVEL).ok()).map(Vec::into_boxed_slice))
+        Self(text.and_then(|text| zstd::bulk::compress(&text, LEVEL).ok()).map(Arc::from))
     }
 
     /// The value; `None` if nothing is kept.

@@ -17,8 +17,8 @@ const SAMPLES_MAX: usize = 500;
 /// Actions kept of a table.
 const RUNS_MAX: usize = 50;
 
-/// A table's state.
-#[derive(Debug)]
+/// A table's state. Copied for a view, so what is large is shared.
+#[derive(Debug, Clone)]
 pub(super) struct TableState {
     pub(super) doing: Doing,
     pub(super) next: Option<Next>,
@@ -28,16 +28,35 @@ pub(super) struct TableState {
     quarantined: bool,
     pub(super) paused: Option<Pause>,
     pub(super) progress: Option<(Arc<Progress>, i64)>,
-    policies: Vec<String>,
-    stats: Option<(i64, TableStats)>,
-    sizes: Option<SizesView>,
-    partitions: Packed,
-    snapshots: Packed,
-    settings: Packed,
+    looked: Looked,
     samples: VecDeque<Sample>,
     last_runs: BTreeMap<Action, RunEntry>,
     runs: VecDeque<(RunEntry, Packed)>,
     plan: Option<(i64, Packed)>,
+}
+
+/// What the last look at a table found, ready to be kept.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Looked {
+    policies: Vec<String>,
+    stats: Option<(i64, Arc<TableStats>)>,
+    sizes: Option<SizesView>,
+    partitions: Packed,
+    snapshots: Packed,
+    settings: Packed,
+}
+
+impl Looked {
+    pub(super) fn of(look: Look<'_>, at_ms: i64) -> Self {
+        Self {
+            policies: look.policy.names.clone(),
+            settings: Packed::new(&look.policy.settings()),
+            partitions: Packed::new(&look.partitions),
+            snapshots: Packed::new(&snapshots(look.loaded)),
+            sizes: Some(SizesView::of(&look)),
+            stats: Some((at_ms, look.stats)),
+        }
+    }
 }
 
 impl TableState {
@@ -51,12 +70,7 @@ impl TableState {
             quarantined: false,
             paused: None,
             progress: None,
-            policies: Vec::new(),
-            stats: None,
-            sizes: None,
-            partitions: Packed::default(),
-            snapshots: Packed::default(),
-            settings: Packed::default(),
+            looked: Looked::default(),
             samples: VecDeque::new(),
             last_runs: BTreeMap::new(),
             runs: VecDeque::new(),
@@ -69,23 +83,19 @@ impl TableState {
         (self.failures, self.quarantined) = (failures, quarantined);
     }
 
-    pub(super) fn looked(&mut self, look: Look<'_>, at_ms: i64) {
-        self.policies.clone_from(&look.policy.names);
-        self.settings = Packed::new(&look.policy.settings());
-        self.partitions = Packed::new(&look.partitions);
-        self.snapshots = Packed::new(&snapshots(look.loaded));
-        self.sizes = Some(SizesView::of(&look));
-        self.stats = Some((at_ms, look.stats.clone()));
-        self.sample(look.stats, at_ms);
+    pub(super) fn looked(&mut self, looked: Looked) {
+        if let Some((at_ms, stats)) = &looked.stats {
+            self.sample(stats, *at_ms);
+        }
+        self.looked = looked;
     }
 
     pub(super) fn sample(&mut self, stats: &TableStats, at_ms: i64) {
         push(&mut self.samples, Sample::of(stats, at_ms), SAMPLES_MAX);
     }
 
-    /// Takes in an action that ended; its report goes with it.
-    pub(super) fn ran(&mut self, mut run: RunEntry) {
-        let report = run.report.take().map_or_else(Packed::default, |report| Packed::new(&report));
+    /// Takes in an action that ended, and its report.
+    pub(super) fn ran(&mut self, run: RunEntry, report: Packed) {
         self.last_runs.insert(run.action, run.clone());
         push(&mut self.runs, (run, report), RUNS_MAX);
     }
@@ -107,9 +117,9 @@ impl TableState {
             next_step: self.next.clone(),
             consecutive_failures: self.failures,
             quarantined: self.quarantined,
-            policies: self.policies.clone(),
-            collected_at_ms: self.stats.as_ref().map(|(at_ms, _)| *at_ms),
-            stats: self.stats.as_ref().map(|(_, stats)| stats.clone()),
+            policies: self.looked.policies.clone(),
+            collected_at_ms: self.looked.stats.as_ref().map(|(at_ms, _)| *at_ms),
+            stats: self.looked.stats.as_ref().map(|(_, stats)| TableStats::clone(stats)),
             progress: self.progress.as_ref().map(|(progress, started_ms)| progress_view(progress, *started_ms)),
             last_runs: self.last_runs.clone(),
         }
@@ -123,12 +133,12 @@ impl TableState {
         TableView {
             now_ms,
             summary: self.summary(name),
-            partitions: self.partitions.list(),
-            size_histogram: self.sizes.clone(),
-            snapshots: self.snapshots.list(),
+            partitions: self.looked.partitions.list(),
+            size_histogram: self.looked.sizes.clone(),
+            snapshots: self.looked.snapshots.list(),
             samples: self.samples.iter().copied().collect(),
             runs: self.runs.iter().rev().map(run).collect(),
-            policy: self.settings.list(),
+            policy: self.looked.settings.list(),
             plan: self.plan.as_ref().and_then(planned),
         }
     }

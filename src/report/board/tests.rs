@@ -65,7 +65,7 @@ fn name(n: usize) -> TableName {
     format!("lake.db.table_{n}").parse().expect("a name")
 }
 
-fn look<'a>(stats: &'a TableStats, loaded: &'a LoadedTable, policy: &'a ResolvedPolicy) -> Look<'a> {
+fn look<'a>(stats: &TableStats, loaded: &'a LoadedTable, policy: &'a ResolvedPolicy) -> Look<'a> {
     let partition = |n: u64| PartitionStats {
         partition: format!("hour=2026-11-{:02}-{:02}/region=eu-{}", n % 30, n % 24, n % 3),
         spec_id: 0,
@@ -73,6 +73,7 @@ fn look<'a>(stats: &'a TableStats, loaded: &'a LoadedTable, policy: &'a Resolved
         data_file_bytes: 1_234_567_890 + n * 7919,
         data_records: 55_555 + n * 31,
     };
+    let stats = Arc::new(stats.clone());
     Look { stats, partitions: (0..100).map(partition).collect(), target_file_size_bytes: 1 << 29, loaded, policy }
 }
 
@@ -103,7 +104,7 @@ fn fill(board: &Board, name: &TableName, loaded: &LoadedTable, policy: &Resolved
         let whole = n == 599;
         board.change(name, |table| {
             if whole {
-                table.looked(look(&stats, loaded, policy), 599_000)
+                table.looked(Looked::of(look(&stats, loaded, policy), 599_000))
             } else {
                 table.sample(&stats, n as i64 * 1000)
             }

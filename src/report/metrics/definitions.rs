@@ -213,13 +213,14 @@ pub(super) fn of_stats(s: &TableStats) -> Vec<Sample> {
 }
 
 /// Gauges of which a sum over tables means nothing; for the others it is a total, or a number of tables.
-const NOT_ADDITIVE: [&Definition; 11] = [
+const NOT_ADDITIVE: [&Definition; 12] = [
     &TARGET_FILE_SIZE,
     &DELETES_PER_DATA_FILE,
     &PARTITION_RECORDS_RSD,
     &PARTITION_BYTES_RSD,
     &PARTITION_BYTES_MEAN,
     &LAST_HEALTHY,
+    &CONSECUTIVE_FAILURES,
     &STEP,
     &NEXT_RUN,
     &DELAY_END,

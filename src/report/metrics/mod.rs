@@ -100,6 +100,7 @@ impl Metrics {
         if let Some(process) = self.process.get() {
             process.update();
         }
+        self.show_other_totals();
         encode(&self.registry.gather())
     }
 
@@ -109,14 +110,13 @@ impl Metrics {
         self.slot(&mut slots, table);
     }
 
-    /// Removes all series of a table that is gone. Counters that it shared with others stay.
+    /// Removes all series of a table that is gone. Counters that it shared with others stay as long as the catalog does.
     pub fn forget_table(&self, table: &TableName) {
         let mut slots = self.slots();
-        match slots.remove(table) {
-            Some(Slot::Own) => self.remove_series(table),
-            Some(Slot::Other) => self.show_other_totals(&slots, &table.catalog),
-            None => {}
+        if slots.remove(table) == Some(Slot::Own) {
+            self.remove_series(&Labels::of(table, Slot::Own));
         }
+        self.forget_totals(&mut slots, &table.catalog);
         self.show_table_counts(&slots);
     }
 
@@ -142,9 +142,6 @@ impl Metrics {
         let before = slots.get(table);
         let slot = slots.assign(table);
         if before != Some(slot) {
-            if before == Some(Slot::Other) {
-                self.show_other_totals(slots, &table.catalog);
-            }
             self.start_series(table, slot);
             self.show_table_counts(slots);
         }
@@ -167,8 +164,14 @@ impl Metrics {
         }
     }
 
-    fn remove_series(&self, table: &TableName) {
-        let labels = Labels::of(table, Slot::Own);
+    /// Removes what the tables of a catalog share, if the catalog is gone and so is the last of these tables.
+    fn forget_totals(&self, slots: &mut Slots, catalog: &str) {
+        if slots.forget_totals(catalog) {
+            self.remove_series(&Labels::of_others(catalog));
+        }
+    }
+
+    fn remove_series(&self, labels: &Labels<'_>) {
         for definition in ALL.iter().filter(|definition| definition.is_of_table()) {
             for extra in extra_labels(definition) {
                 let values = labels.with(&extra);
@@ -177,11 +180,19 @@ impl Metrics {
                     Kind::Gauge => self.gauges[definition.name].remove_label_values(&values),
                     Kind::Counter => self.counters[definition.name].remove_label_values(&values),
                     Kind::Histogram => {
-                        self.sizes.remove(&labels);
+                        self.sizes.remove(labels);
                         Ok(())
                     }
                 };
             }
+        }
+    }
+
+    /// Removes a gauge of a table that has no other label, if the table has one of its own.
+    fn remove(&self, table: &TableName, definition: &Definition) {
+        if self.slots().get(table) == Some(Slot::Own) {
+            // One that was never set has no series.
+            let _ = self.gauges[definition.name].remove_label_values(&Labels::of(table, Slot::Own).with(&[]));
         }
     }
 
@@ -203,19 +214,21 @@ impl Metrics {
                         slots.set_values(table, index, &[*value]);
                     }
                 }
-                self.show_other_totals(&slots, &table.catalog);
             }
         }
     }
 
-    fn show_other_totals(&self, slots: &Slots, catalog: &str) {
-        let labels = Labels { catalog, namespace: slots::OTHER.to_owned(), table: slots::OTHER };
-        let (totals, folded) = (slots.totals(catalog), series::folded());
-        for ((definition, extra), total) in folded.iter().zip(totals) {
-            self.gauge(definition, &labels.with(extra.as_slice())).set(*total);
-        }
-        if let Some(sizes) = totals.get(folded.len()..).filter(|sizes| !sizes.is_empty()) {
-            self.sizes.set(&labels, sizes);
+    /// Shows what folded tables add up to. Done only when metrics are asked for, since each of these tables changes it.
+    fn show_other_totals(&self) {
+        let (mut slots, folded) = (self.slots(), series::folded());
+        for catalog in slots.take_changed() {
+            let (labels, totals) = (Labels::of_others(&catalog), slots.totals(&catalog));
+            for ((definition, extra), total) in folded.iter().zip(totals) {
+                self.gauge(definition, &labels.with(extra.as_slice())).set(*total);
+            }
+            if let Some(sizes) = totals.get(folded.len()..).filter(|sizes| !sizes.is_empty()) {
+                self.sizes.set(&labels, sizes);
+            }
         }
     }
 
@@ -248,8 +261,12 @@ impl<'a> Labels<'a> {
     fn of(name: &'a TableName, slot: Slot) -> Self {
         match slot {
             Slot::Own => Self { catalog: &name.catalog, namespace: name.namespace_text(), table: &name.table },
-            Slot::Other => Self { catalog: &name.catalog, namespace: slots::OTHER.to_owned(), table: slots::OTHER },
+            Slot::Other => Self::of_others(&name.catalog),
         }
+    }
+
+    fn of_others(catalog: &'a str) -> Self {
+        Self { catalog, namespace: slots::OTHER.to_owned(), table: slots::OTHER }
     }
 
     fn with<'b>(&'b self, extra: &[&'b str]) -> Vec<&'b str> {

@@ -1,6 +1,6 @@
 //! Which tables have series of their own, and what the others add up to.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use crate::policy::TableName;
 
@@ -24,11 +24,22 @@ pub(super) struct Slots {
     own: usize,
     /// Sums of the folded tables' values by catalog.
     totals: HashMap<String, Vec<f64>>,
+    /// Catalogs whose sums have changed since they were shown.
+    changed: BTreeSet<String>,
+    /// Catalogs that go as soon as their last table does.
+    going: BTreeSet<String>,
 }
 
 impl Slots {
     pub(super) fn new(max: usize) -> Self {
-        Self { max, tables: HashMap::new(), own: 0, totals: HashMap::new() }
+        Self {
+            max,
+            tables: HashMap::new(),
+            own: 0,
+            totals: HashMap::new(),
+            changed: BTreeSet::new(),
+            going: BTreeSet::new(),
+        }
     }
 
     pub(super) fn own(&self) -> usize {
@@ -90,6 +101,32 @@ impl Slots {
         self.totals.get(catalog).map_or(&[], Vec::as_slice)
     }
 
+    /// The catalogs whose totals have changed since this was last asked.
+    pub(super) fn take_changed(&mut self) -> BTreeSet<String> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// The catalog is no longer configured; steps on its tables may still run.
+    pub(super) fn catalog_goes(&mut self, catalog: &str) {
+        self.going.insert(catalog.to_owned());
+    }
+
+    /// The catalog is configured.
+    pub(super) fn catalog_stays(&mut self, catalog: &str) {
+        self.going.remove(catalog);
+    }
+
+    /// Forgets a catalog's totals if it goes and has no tables left; whether that is so.
+    pub(super) fn forget_totals(&mut self, catalog: &str) -> bool {
+        let over = self.going.contains(catalog) && !self.tables.keys().any(|table| table.catalog == catalog);
+        if over {
+            self.going.remove(catalog);
+            self.totals.remove(catalog);
+            self.changed.remove(catalog);
+        }
+        over
+    }
+
     fn add(&mut self, catalog: &str, first: usize, changes: impl ExactSizeIterator<Item = f64>) {
         let totals = self.totals.entry(catalog.to_owned()).or_default();
         if totals.len() < first + changes.len() {
@@ -97,6 +134,9 @@ impl Slots {
         }
         for (total, change) in totals[first..].iter_mut().zip(changes) {
             *total += change;
+        }
+        if !self.changed.contains(catalog) {
+            self.changed.insert(catalog.to_owned());
         }
     }
 }

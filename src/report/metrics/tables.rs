@@ -21,10 +21,7 @@ impl Metrics {
         let mut slots = self.slots();
         match self.slot(&mut slots, table) {
             Slot::Own => self.sizes.set(&Labels::of(table, Slot::Own), &values),
-            Slot::Other => {
-                slots.set_values(table, series::folded().len(), &values);
-                self.show_other_totals(&slots, &table.catalog);
-            }
+            Slot::Other => slots.set_values(table, series::folded().len(), &values),
         }
     }
 
@@ -108,9 +105,17 @@ impl Metrics {
     /// `None`: not known, and not in a delay.
     pub fn set_next(&self, table: &TableName, next_run_ms: Option<i64>, delay_end_ms: Option<i64>) {
         self.record(table, &[(&definitions::DELAY_END, None, delay_end_ms.map_or(0.0, seconds))]);
-        if let Some(ms) = next_run_ms {
-            self.record(table, &[(&definitions::NEXT_RUN, None, seconds(ms))]);
+        match next_run_ms {
+            Some(ms) => self.record(table, &[(&definitions::NEXT_RUN, None, seconds(ms))]),
+            None => self.remove(table, &definitions::NEXT_RUN),
         }
+    }
+
+    /// Shows that a table does not wait any more, neither in the delay nor after failures, and that it is not known when it is
+    /// compacted next.
+    pub fn end_wait(&self, table: &TableName) {
+        self.set_next(table, None, None);
+        self.record(table, &[(&definitions::BACKOFF_UNTIL, None, 0.0)]);
     }
 
     /// Shows whether an operator has paused a table.
@@ -131,6 +136,7 @@ impl Metrics {
     /// The series that tables have of their own or share, without the labels `catalog` and `table`, in the text format: for
     /// one table's metrics under a name that holds these two.
     pub fn gather_tables(&self) -> Result<String> {
+        self.show_other_totals();
         let mut families = self.registry.gather();
         families.retain(|family| definitions::ALL.iter().any(|d| d.name == family.name() && d.is_of_table()));
         for metric in families.iter_mut().flat_map(|family| family.mut_metric()) {

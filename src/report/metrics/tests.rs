@@ -200,6 +200,54 @@ fn tables_beyond_the_limit_add_up_and_move_in_when_there_is_room() {
     assert_eq!((value(other), sizes("count{}")), (Some(0.0), Some(0.0)));
 }
 
+#[test]
+fn a_catalog_that_goes_leaves_nothing_once_its_last_table_is_gone() {
+    let metrics = Metrics::new(1);
+    let page = || metrics.gather().expect("text");
+    let empty = page();
+    let (own, folded, late) = (table("lake.a.own"), table("lake.a.folded"), table("lake.a.late"));
+    for name in [&own, &folded, &late] {
+        record_all(&metrics, name, 1);
+    }
+    metrics.set_catalog_up("lake", true);
+    metrics.forget_catalog("lake");
+    [&own, &folded].into_iter().for_each(|name| metrics.forget_table(name));
+    assert!(page().contains("table=\"_other\""), "a step is still running");
+    metrics.forget_table(&late);
+    assert_eq!(page(), empty);
+
+    // One that comes back counts on.
+    [&own, &folded].into_iter().for_each(|name| record_all(&metrics, name, 1));
+    metrics.forget_catalog("lake");
+    metrics.set_catalog_up("lake", true);
+    [&own, &folded].into_iter().for_each(|name| metrics.forget_table(name));
+    assert!(page().contains("icewright_runs_total{action=\"expire-snapshots\",catalog=\"lake\",namespace=\"_other\""));
+}
+
+#[test]
+fn what_a_table_waits_for_is_shown_while_it_waits() {
+    let metrics = Metrics::new(1);
+    let (own, folded) = (table("lake.a.one"), table("lake.a.two"));
+    for name in [&own, &folded] {
+        metrics.set_next(name, Some(9_000), Some(5_000));
+        metrics.set_backoff(name, Backoff { consecutive_failures: 1, until_ms: Some(5_000), quarantined: false });
+    }
+    let value = |metric: &str| {
+        let series =
+            format!("icewright_table_{metric}_timestamp_seconds{{catalog=\"lake\",namespace=\"a\",table=\"one\"}}");
+        let page = metrics.gather().expect("text");
+        page.lines().find_map(|line| line.strip_prefix(&series)?.trim().parse::<f64>().ok())
+    };
+    let shown = || (value("next_run"), value("delay_end"), value("backoff_until"));
+    assert_eq!(shown(), (Some(9.0), Some(5.0), Some(5.0)));
+    [&own, &folded].into_iter().for_each(|name| metrics.end_wait(name));
+    assert_eq!(shown(), (None, Some(0.0), Some(0.0)));
+    metrics.set_next(&own, Some(8_000), None);
+    assert_eq!(value("next_run"), Some(8.0));
+    metrics.set_next(&own, None, None);
+    assert_eq!(value("next_run"), None);
+}
+
 /// The number of samples on a page.
 fn samples(metrics: &Metrics) -> usize {
     metrics.gather().expect("text").lines().filter(|line| !line.starts_with('#')).count()

@@ -1,12 +1,13 @@
 //! What the chart renders.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
 use std::time::Duration;
 
 use icewright::config::Config;
 use serde_json::{Value, json};
 
-use super::{RENDERED, container, helm, judged, list, of_kind, one, pod, read, root, selects, text_of};
+use super::{RENDERED, container, helm, judged, list, of_kind, one, pass, pod, read, root, selects, text_of};
 
 #[test]
 fn every_value_set_gives_the_objects_that_it_is_about() {
@@ -145,7 +146,8 @@ fn the_configuration_inside_is_usable_and_its_secrets_are_there() {
             assert_eq!(grace, loaded.config.server.grace + Duration::from_secs(10), "{set}");
             assert_eq!(spec["volumes"][0]["configMap"]["name"], map["metadata"]["name"], "{set}");
             let inside = container(object);
-            for (key, secret) in loaded.config.catalogs.values().flat_map(|catalog| catalog.secrets()) {
+            let admin = loaded.config.server.admin_token.iter().map(|token| ("server.admin-token".to_owned(), token));
+            for (key, secret) in loaded.config.catalogs.values().flat_map(|catalog| catalog.secrets()).chain(admin) {
                 secrets += 1;
                 let source = secret.to_string();
                 let found = match source.strip_prefix("environment variable ") {
@@ -159,7 +161,7 @@ fn the_configuration_inside_is_usable_and_its_secrets_are_there() {
             }
         }
     }
-    assert!(secrets >= 8, "{secrets}");
+    assert!(secrets >= 10, "{secrets}");
 }
 
 /// The objects for a configuration, and further arguments of helm.
@@ -197,6 +199,28 @@ fn the_pod_follows_the_configuration() {
         let loaded = Config::parse("icewright.toml", &format!("{config}{lake}")).expect("a usable configuration");
         assert!(Duration::from_secs(grace) >= loaded.config.server.grace + Duration::from_secs(10), "{config}");
     }
+}
+
+#[test]
+fn a_configuration_arrives_as_it_was_written() {
+    // Sections may have any name, and the first line may be indented.
+    for name in ["env", "file"] {
+        let config = format!("  # Ours.\n\n[catalogs.{name}]\nuri = \"http://c\"\n");
+        let objects = render(&config, &[]);
+        let map = objects.iter().find(|object| object["kind"] == "ConfigMap").expect("a ConfigMap");
+        assert_eq!(map["data"]["icewright.toml"], config);
+    }
+}
+
+/// As `kubectl get lease ... | sed` of the notes and the documentation does.
+#[test]
+fn the_leader_s_pod_is_cut_out_of_the_lease() {
+    let command = "sed 's/_[^_]*$//'";
+    for place in ["docs/deployment.md", "deploy/helm/icewright/templates/NOTES.txt"] {
+        assert!(read(place).contains(command), "{place}");
+    }
+    let identity = b"keeper-icewright-5d9c-x2x_8f14e45f-ceea-467f-a9a6-6f2a3c1b0d4e\n";
+    assert_eq!(pass(Command::new("sh").args(["-c", command]), identity), "keeper-icewright-5d9c-x2x\n");
 }
 
 #[test]
@@ -283,6 +307,26 @@ fn a_table_s_namespace_is_not_taken_for_the_pod_s() {
     assert_eq!((relabelings.len(), &relabelings[0]), (2, &job));
 }
 
+/// The job for Kubernetes in the example configuration, which only a Prometheus in a cluster can load.
+#[test]
+fn the_example_scrapes_the_pods_as_the_operator_would() {
+    let example = read("deploy/prometheus/prometheus.yml");
+    let lines = example.lines().filter_map(|line| line.strip_prefix("  # "));
+    let lines: Vec<&str> = lines.skip_while(|line| !line.starts_with("- job_name")).collect();
+    let end = lines.iter().position(|line| line.starts_with(char::is_uppercase)).unwrap_or(lines.len());
+    let job: Value = yaml_serde::from_str(&lines[..end].join("\n")).expect("YAML");
+    let job = &job[0];
+    assert_eq!(job["honor_labels"], true);
+    let label = job["kubernetes_sd_configs"][0]["selectors"][0]["label"].as_str().expect("a selector");
+    let labels = &pod(one("plain", "Deployment")).expect("a pod")["metadata"]["labels"];
+    for (key, value) in label.split(',').filter_map(|pair| pair.split_once('=')) {
+        assert_eq!(labels[key], value);
+    }
+    assert_eq!(job["relabel_configs"][0]["regex"], container(one("plain", "Deployment"))["ports"][0]["name"]);
+    let named = &job["relabel_configs"][1];
+    assert_eq!((&named["target_label"], &named["replacement"]), (&json!("job"), &json!("icewright/$1")));
+}
+
 #[test]
 fn rules_and_dashboards_come_whole_and_with_the_place_of_their_runbooks() {
     let rules = of_kind("everything", "PrometheusRule");
@@ -303,7 +347,9 @@ fn rules_and_dashboards_come_whole_and_with_the_place_of_their_runbooks() {
     assert_eq!((dashboards.len(), files.len()), (2, 2), "{files:?}");
     for name in files {
         let map = dashboards.iter().find(|map| map["data"][&name].is_string()).unwrap_or_else(|| panic!("{name}"));
-        assert_eq!(map["data"][&name], read(&format!("deploy/grafana/{name}")));
+        let shipped = read(&format!("deploy/grafana/{name}"));
+        let led = shipped.replace("https://docs.example.com/icewright/", "https://wiki.example.com/lake/");
+        assert!(map["data"][&name] == led && led != shipped, "{name}");
         assert_eq!(map["metadata"]["annotations"]["grafana_folder"], "Lake");
     }
 }
@@ -329,7 +375,8 @@ fn the_notes_name_what_was_installed() {
             "everything",
             vec![
                 "icewright:0.1.0 names no registry",
-                "port-forward service/lake-keeper 9100",
+                "get lease lake -o jsonpath='{.spec.holderIdentity}'",
+                "port-forward \"pod/$pod\" 9100",
                 "logs deployment/lake-keeper",
             ],
         ),

@@ -99,6 +99,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
+{{- /* The Lease of leader election and its namespace, as arguments of kubectl. */ -}}
+{{- define "icewright.lease" -}}
+{{- $election := get (include "icewright.config" . | fromJson) "leader-election" | default dict -}}
+-n {{ $election.namespace | default .Release.Namespace }} get lease {{ $election.lease | default "icewright" }}
+{{- end }}
+
 {{- define "icewright.leaderElection" -}}
 {{- if dig "leader-election" "enabled" false (include "icewright.config" . | fromJson) }}true{{ end }}
 {{- end }}
@@ -106,7 +112,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- /* What a configuration refers to, one a line: `env NAME`, `file PATH`, `url ADDRESS`. */ -}}
 {{- define "icewright.references" -}}
 {{- if kindIs "map" . }}
-{{- if and (eq (len .) 1) (or .env .file) }}
+{{- /* A section may be called `env` or `file` too. */ -}}
+{{- if and (eq (len .) 1) (or (kindIs "string" .env) (kindIs "string" .file)) }}
 {{- range $kind, $what := . }}
 {{ $kind }} {{ $what }}
 {{- end }}

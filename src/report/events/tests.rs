@@ -1,0 +1,103 @@
+use super::*;
+use crate::config::Problem;
+use crate::inspect::ManifestCache;
+use crate::report::board::Selection;
+use crate::rewrite::memory::MemoryBudget;
+use crate::run_id::RunId;
+use crate::schedule::due::{Ended, Failures, after_rewrite};
+
+const HOUR_MS: i64 = 3_600_000;
+
+fn name(table: &str) -> TableName {
+    format!("lake.db.{table}").parse().expect("a name")
+}
+
+fn reporter(tables: &[&str]) -> Reporter {
+    let memory = Arc::new(MemoryBudget::new(1 << 20));
+    let board = Arc::new(Board::new(0, memory, Arc::new(ManifestCache::new(1 << 20))));
+    let liveness = Arc::new(Liveness::new(0, Duration::from_secs(60)));
+    let reporter = Reporter::new(
+        Arc::new(Metrics::new(10)),
+        board,
+        Arc::new(Readiness::new(["lake".to_owned()])),
+        liveness,
+        false,
+    );
+    for table in tables {
+        reporter.table_found(&name(table));
+        reporter.note(&name(table), |vital| {
+            (vital.period, vital.stats) = (Some(Duration::from_secs(3600)), Some(Arc::default()));
+        });
+    }
+    reporter
+}
+
+/// The names of the unhealthy tables.
+fn unhealthy(reporter: &Reporter) -> Vec<String> {
+    let selection = Selection { health: Some(Health::Unhealthy), limit: 10, ..Selection::default() };
+    reporter.board.tables(&selection, 0).tables.into_iter().map(|table| table.name).collect()
+}
+
+#[test]
+fn what_was_noted_is_judged_at_once_and_everything_now_and_then() {
+    let reporter = reporter(&["a", "b"]);
+    let start_ms = 9 * HOUR_MS;
+    reporter.note(&name("b"), |vital| vital.waits(start_ms - HOUR_MS, 0, false));
+    reporter.heartbeat(start_ms);
+    assert_eq!(unhealthy(&reporter), [""; 0]);
+    reporter.note(&name("a"), |vital| vital.unreadable = Some("no answer".into()));
+    reporter.heartbeat(start_ms + 1);
+    assert_eq!(unhealthy(&reporter), ["a"], "b is overdue meanwhile, but nothing happened to it");
+    reporter.heartbeat(start_ms + JUDGE_EVERY_MS - 1);
+    assert_eq!(unhealthy(&reporter), ["a"]);
+    reporter.heartbeat(start_ms + JUDGE_EVERY_MS);
+    assert_eq!(unhealthy(&reporter), ["a", "b"]);
+    reporter.heartbeat(start_ms - 1);
+    assert_eq!(unhealthy(&reporter), ["a"], "the clock was set back");
+}
+
+#[test]
+fn only_what_is_tried_again_is_in_backoff() {
+    let reporter = reporter(&["a"]);
+    let backoff = || {
+        let page = reporter.metrics.gather().expect("text");
+        let mut values =
+            page.lines().filter(|line| line.starts_with("icewright_table_backoff_until_timestamp_seconds{"));
+        values.next().and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+    };
+    let (mut failures, clean_up) = (Failures::default(), after_rewrite(None, Duration::ZERO, 7_000));
+    let next = failures.after(Step::RewriteDataFiles, Ended::Failed, clean_up, 7_000);
+    reporter.table_waits(&name("a"), &next, None, failures.most(), false);
+    assert_eq!(backoff(), Some(0.0), "the clean-up does not wait for the failed compaction");
+    let rewrite = NextStep::asked_for(9_000);
+    let next = failures.after(Step::CleanUp, Ended::Well, rewrite, 8_000);
+    reporter.table_waits(&name("a"), &next, None, failures.most(), false);
+    assert_eq!(backoff(), Some(68.0));
+    reporter.action_started(&name("a"), Action::RewriteDataFiles);
+    assert_eq!(backoff(), Some(0.0), "it is being tried");
+}
+
+#[test]
+fn only_the_beginning_of_a_long_error_is_kept() {
+    let reporter = reporter(&["a"]);
+    let error = Error::unavailable("<html>".repeat(1000));
+    let fits = |what: &str, text: &str| assert!(text.ends_with('…') && text.len() <= 1024, "{what}: {}", text.len());
+    let run = Run { run_id: RunId(uuid::Uuid::nil()), since_ms: 0 };
+    reporter.step_failed(&name("a"), run, Step::CleanUp, &error, 0);
+    reporter.collection_failed(&name("a"), &error);
+    reporter.note(&name("a"), |vital| vital.waits(0, 1, false));
+    reporter.heartbeat(0);
+    let tables = reporter.lock();
+    let vital = &tables.vitals[&name("a")];
+    for text in [&vital.last_failure, &vital.unreadable] {
+        fits("vital", text.as_ref().expect("known"));
+    }
+    let table = reporter.board.table(&name("a"), 0).expect("known");
+    fits("run", table.runs[0].reason.as_ref().expect("why"));
+    assert_eq!(table.summary.reasons.len(), 2);
+    table.summary.reasons.iter().for_each(|reason| fits(reason.kind.as_str(), &reason.detail));
+    let problem = Problem::of_file("icewright.toml".as_ref(), "", "x".repeat(2000), "");
+    let problems = Problems(vec![problem]);
+    reporter.config_refused(&problems, 0);
+    fits("configuration", reporter.board.status(0, false).config.problem.as_ref().expect("why"));
+}
