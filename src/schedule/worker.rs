@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -76,7 +77,7 @@ pub(super) enum Progressed {
 }
 
 impl Shared {
-    /// Does the task; panics end here.
+    /// Does the task; panics end here. `loaded` is raised once the catalog has told of the table.
     pub(super) async fn work(
         self,
         name: TableName,
@@ -84,9 +85,10 @@ impl Shared {
         task: Task,
         step: Step,
         quarantine: Option<String>,
+        loaded: Arc<AtomicBool>,
     ) -> Finished {
         // What a panic leaves behind is dropped or lies behind locks that bear it.
-        let work = AssertUnwindSafe(self.advance(&name, run, task.clone(), quarantine)).catch_unwind();
+        let work = AssertUnwindSafe(self.advance(&name, run, task.clone(), quarantine, &loaded)).catch_unwind();
         // A look at a table is no run yet.
         let span = if matches!(task, Task::Do(_)) { run.span(&name) } else { Span::none() };
         let progress = match work.instrument(span.clone()).await {
@@ -101,9 +103,17 @@ impl Shared {
         Finished { name, run, step, progress }
     }
 
-    async fn advance(&self, name: &TableName, run: Run, task: Task, quarantine: Option<String>) -> Result<Progressed> {
+    async fn advance(
+        &self,
+        name: &TableName,
+        run: Run,
+        task: Task,
+        quarantine: Option<String>,
+        loaded: &AtomicBool,
+    ) -> Result<Progressed> {
         let Self { env, fleet, reporter } = self;
         let subject = Subject::load(fleet, name).await?;
+        loaded.store(true, Ordering::Relaxed);
         let metadata_location = subject.table.loaded.metadata_location.clone();
         let step = match task {
             Task::Look(waiting) => return self.look(name, run, &subject, waiting.as_ref()).map(Progressed::Looked),
