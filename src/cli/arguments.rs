@@ -21,8 +21,8 @@ Begin with:
   icewright run --config icewright.toml          the daemon
 
 Exit codes:
-  0    done; also after SIGTERM or Ctrl-C
-  1    a table, a catalog or the server failed
+  0    done; a server also after SIGTERM or Ctrl-C
+  1    a table, a catalog or the server failed, or another command was stopped
   2    bad arguments or configuration; nothing was started
   130  ended at once by a second signal
 
@@ -202,6 +202,11 @@ impl Command {
             | Self::Inspect { config, .. } => Some(&config.path),
             Self::Sandbox { .. } | Self::Catalog { .. } | Self::Completions { .. } => None,
         }
+    }
+
+    /// Whether it runs until it is told to stop.
+    pub(super) fn is_server(&self) -> bool {
+        matches!(self, Self::Run { .. } | Self::Catalog { .. } | Self::Sandbox { .. })
     }
 
     /// The log filter where none is given: what serves tells what it does, what prints a result tells what is odd.

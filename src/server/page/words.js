@@ -88,12 +88,13 @@ export const isQueued = (table, nowMs) =>
   table["next-step"] !== null &&
   table["next-step"]["at-ms"] <= nowMs;
 
-/** The run that ended last, of whichever action. */
-export const lastRun = (table) =>
-  Object.values(table["last-runs"] ?? {}).reduce(
-    (last, run) => (last && last["finished-at-ms"] >= run["finished-at-ms"] ? last : run),
-    null,
-  );
+/** The run that ended last, of whichever action; of an action that failed first, since another's success does not mend it. */
+export function lastRun(table) {
+  const runs = Object.values(table["last-runs"] ?? {});
+  const failed = runs.filter((run) => isFailure(run.outcome));
+  const newest = (last, run) => (last && last["finished-at-ms"] >= run["finished-at-ms"] ? last : run);
+  return (failed.length ? failed : runs).reduce(newest, null);
+}
 
 export const deleteFiles = (stats) =>
   stats["position-delete-files"] + stats["equality-delete-files"] + stats["deletion-vectors"];
