@@ -30,7 +30,8 @@ Environment:
   ICEWRIGHT_CONFIG              in place of --config
   ICEWRIGHT_LOG                 in place of --log-filter
   SSL_CERT_FILE, SSL_CERT_DIR   trusted certificates in place of the system's
-  NO_COLOR                      if set, log lines have no colours
+  NO_COLOR                      if set, nothing is bold or coloured
+  TERM                          if `dumb`, terminals get what pipes get: plain lines, no progress
 
 Results go to standard output, logs and problems to standard error.";
 
@@ -80,7 +81,7 @@ pub(super) enum Command {
         /// Address of the catalog.
         #[arg(long, default_value = "127.0.0.1:8181")]
         catalog_listen: SocketAddr,
-        /// Address of metrics and health.
+        /// Address of page, API, metrics and health.
         #[arg(long, default_value = "127.0.0.1:9091")]
         listen: SocketAddr,
     },
@@ -94,7 +95,9 @@ pub(super) enum Command {
         #[arg(long, default_value = "127.0.0.1:8181")]
         listen: SocketAddr,
     },
-    /// Run the daemon: maintain every table that a policy matches, serve metrics and health.
+    /// Run the daemon: maintain every table that a policy matches, serve page, API, metrics and health.
+    ///
+    /// SIGHUP reads the configuration again, as a change of the file does.
     ///
     /// SIGTERM and Ctrl-C let commits under way come to an end, for `server.grace` at most; a second one ends it at once.
     #[command(
@@ -103,7 +106,7 @@ pub(super) enum Command {
     Run {
         #[command(flatten)]
         config: ConfigArgument,
-        /// Address of metrics and health, instead of `server.listen`.
+        /// Address of page, API, metrics and health, instead of `server.listen`.
         #[arg(long, value_name = "ADDRESS")]
         listen: Option<SocketAddr>,
     },

@@ -1,6 +1,7 @@
 //! The commands. Each parses its arguments here and hands over; none holds logic of its own.
 //!
-//! Exit codes: 0 done, 1 something failed (a table, a catalog, a server), 2 bad arguments or configuration.
+//! Exit codes: 0 done, 1 something failed (a table, a catalog, a server), 2 bad arguments or configuration,
+//! 130 ended at once by a second signal.
 
 mod arguments;
 mod catalog;

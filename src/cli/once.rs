@@ -73,7 +73,7 @@ struct Pass {
     gateway: Option<Pushgateway>,
 }
 
-/// Runs the pass. Exit code 1 if any table failed, or if the pass was stopped.
+/// Runs the pass. Exit code 1 if any table or catalog failed, or if the pass was stopped.
 pub(super) async fn once(
     config: Config,
     table: Option<&str>,
@@ -82,17 +82,17 @@ pub(super) async fn once(
     cancel: CancellationToken,
 ) -> Result<i32> {
     let parts = daemon::assemble(&config, cancel)?;
-    let names = select::tables(&parts.fleet, table).await?;
-    if names.is_empty() {
+    let selected = select::tables(&parts.fleet, table).await?;
+    if selected.tables.is_empty() && selected.complete {
         print::err("no table matches a policy");
     }
     let board = Board::new(!json);
     let gateway = config.metrics.pushgateway.as_ref().map(push::gateway).transpose()?;
     let pass = Pass { env: parts.env, fleet: parts.fleet, no_wait, board: board.clone(), gateway };
     let screen = Screen::stdout();
-    let (mut all_done, mut overview) = (true, Vec::new());
+    let (mut all_done, mut overview) = (selected.complete, Vec::new());
     let mut passes =
-        stream::iter(names).map(|name| pass.maintain(name)).buffer_unordered(config.limits.concurrent_tables);
+        stream::iter(selected.tables).map(|name| pass.maintain(name)).buffer_unordered(config.limits.concurrent_tables);
     while let Some(report) = passes.next().await {
         all_done &= report.outcome == Outcome::Success;
         if json {

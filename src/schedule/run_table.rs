@@ -334,7 +334,7 @@ impl Subject {
         OrphanRequest {
             policy: &self.resolved.policy,
             commit_interval: self.commit_interval,
-            run_timeout: env.run_over_after,
+            run_timeout: env.run_over_after.get(),
             now_ms: env.clock.now_ms(),
             is_active,
             neighbours,

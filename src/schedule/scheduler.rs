@@ -117,7 +117,7 @@ impl Scheduler {
         self.concurrent_tables = settings.concurrent_tables.max(1);
         let env = &mut self.shared.env;
         env.run_timeout = settings.run_timeout;
-        env.run_over_after = env.run_over_after.max(settings.run_timeout);
+        env.run_over_after.tell(settings.run_timeout);
         let before = std::mem::replace(&mut self.shared.fleet, settings.fleet);
         for catalog in before.catalog_names().iter().filter(|name| !self.shared.fleet.has_catalog(name)) {
             self.shared.reporter.catalog_gone(catalog);

@@ -92,7 +92,7 @@ impl Shared {
         let progress = match work.instrument(span.clone()).await {
             Ok(Ok(progress)) => progress,
             Ok(Err(error)) => Progressed::NotBegun(error),
-            Err(panic) => Progressed::Panicked(Error::internal(format!("panicked: {}", panic_text(panic.as_ref())))),
+            Err(panic) => Progressed::Panicked(panicked(panic.as_ref())),
         };
         if let Progressed::Stepped(done, _) = &progress {
             let outcome = done.report.outcome();
@@ -150,7 +150,9 @@ impl Shared {
     /// Asks a catalog for its tables, again and again. Each answer comes with the fleet that was asked.
     pub(super) async fn discover(self, catalog: String, found: mpsc::Sender<Listing>) {
         loop {
-            match self.fleet.discover(&catalog).await {
+            // One bad answer must not end the listing for good.
+            let asked = AssertUnwindSafe(self.fleet.discover(&catalog)).catch_unwind().await;
+            match asked.unwrap_or_else(|panic| Err(panicked(panic.as_ref()))) {
                 Ok(names) => {
                     self.reporter.catalog_reached(&catalog);
                     let listing = Listing { fleet: self.fleet.clone(), catalog: catalog.clone(), names };
@@ -172,7 +174,7 @@ pub(super) struct Listing {
     pub(super) names: Vec<TableName>,
 }
 
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
+fn panicked(panic: &(dyn Any + Send)) -> Error {
     let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("without a message")
+    Error::internal(format!("panicked: {}", text.unwrap_or("without a message")))
 }

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::cli::json_lines;
+use crate::interop::process::free_port;
 use crate::support::command::{Lake, run};
 
 #[test]
@@ -14,6 +15,24 @@ fn once_without_waiting_says_what_is_not_due() {
     let report = &json_lines(&out)[0];
     assert_eq!((code, report["steps"].as_array().map(Vec::len)), (Some(0), Some(1)));
     assert!(report["not-due"].as_str().is_some_and(|why| why.ends_with(" left")), "{report}");
+}
+
+#[test]
+fn a_catalog_that_is_down_keeps_no_other_from_its_pass() {
+    let lake = Lake::start();
+    // Before the live one in the order of names.
+    let dead = format!("[catalogs.dead]\nuri = \"http://127.0.0.1:{}\"\n", free_port());
+    let config = lake.config_with("1ms", &dead);
+    let text = std::fs::read_to_string(&config)
+        .expect("the file")
+        .replace("[\"lake.shop.*\"]", "[\"lake.shop.*\", \"dead.**\"]");
+    std::fs::write(&config, text).expect("write");
+    for command in ["plan", "once"] {
+        let (code, out, err) = run(&[command, "--config", config.to_str().expect("a path of text"), "--json"]);
+        assert_eq!((code, json_lines(&out).len()), (Some(1), 2), "{out}{err}");
+        assert!(err.contains("list the tables of catalog `dead`: "), "{err}");
+        assert!(json_lines(&out).iter().all(|line| line.get("error").is_none_or(Value::is_null)), "{out}");
+    }
 }
 
 /// As a CronJob does on a table that is written all the time.
