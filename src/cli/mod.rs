@@ -69,7 +69,13 @@ fn code(exit: i32) -> ExitCode {
 }
 
 async fn dispatch(command: Command, log: &LogArguments) -> Result<i32> {
+    use tokio::signal::unix::{SignalKind, signal};
     let cancel = cancel_on_signal(command.is_server())?;
+    if matches!(command, Command::Run { .. }) {
+        // From now on a hang-up ends the process no more: whoever sends one right after the start wants the file read, which
+        // is about to happen.
+        signal(SignalKind::hangup()).map_err(|e| Error::internal(format!("listen for SIGHUP: {e}")))?;
+    }
     // It says where spans go.
     let loaded = command.config().map(load).transpose()?;
     let telemetry = log.start(command.default_filter(), loaded.as_ref().map(|loaded| &loaded.config.traces))?;
