@@ -1,5 +1,6 @@
 //! Wiring: configuration -> catalogs, stores, budgets -> scheduler, collector and server. Owns the order of start and stop.
 
+mod drain;
 mod operator;
 mod turn;
 
@@ -7,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use drain::drain;
 use operator::Operator;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -30,7 +32,7 @@ use crate::report::metrics::{Memory, Metrics};
 use crate::rewrite::memory::MemoryBudget;
 use crate::schedule::collector::collect_forever;
 use crate::schedule::control::control;
-use crate::schedule::env::{ActiveRuns, Env};
+use crate::schedule::env::{ActiveRuns, Env, Longest};
 use crate::schedule::fleet::{ConfiguredStores, Fleet, Member};
 use crate::schedule::scheduler::Scheduler;
 use crate::schedule::settings::Settings;
@@ -74,7 +76,7 @@ fn assemble_permitted(config: &Config, permit: &WritePermit, cancel: Cancellatio
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         active: ActiveRuns::default(),
         run_timeout: config.limits.run_timeout,
-        run_over_after: config.limits.run_timeout,
+        run_over_after: Longest::new(config.limits.run_timeout),
         cancel,
     };
     let (budget, manifests) = (env.memory.clone(), env.manifests.clone());
@@ -86,12 +88,6 @@ fn assemble_permitted(config: &Config, permit: &WritePermit, cancel: Cancellatio
     Ok(Parts { env, fleet: Arc::new(Fleet::new(members, config.policies.clone())), metrics })
 }
 
-/// Reads a secret anew each time, so that a rotated one takes effect.
-fn source(secret: &Secret) -> SecretSource {
-    let secret = secret.clone();
-    Arc::new(move || Ok(secret.resolve()?.expose().to_owned()))
-}
-
 /// A catalog's client, and the way to its files.
 fn member(name: &str, settings: &CatalogConfig, metrics: &Arc<Metrics>, permit: &WritePermit) -> Result<Member> {
     let catalog = RestCatalog::new(rest_config(name, settings)?)?;
@@ -100,7 +96,7 @@ fn member(name: &str, settings: &CatalogConfig, metrics: &Arc<Metrics>, permit: 
     Ok(Member { catalog: Arc::new(catalog), stores: Arc::new(stores) })
 }
 
-/// Reads the secret each time it is needed.
+/// Reads a secret anew each time, so that a rotated one takes effect.
 pub fn secret_source(secret: &Secret) -> SecretSource {
     let secret = secret.clone();
     Arc::new(move || Ok(secret.resolve()?.expose().to_owned()))
@@ -167,11 +163,17 @@ pub async fn run(
     let server_stop = CancellationToken::new();
     let (publish, settings) = watch::channel(Settings::of(config, fleet));
     let (control, orders) = control();
-    let operator = Operator { env: env.clone(), settings: settings.clone(), control, reporter: reporter.clone() };
+    let operator = Operator {
+        env: env.clone(),
+        settings: settings.clone(),
+        control,
+        reporter: reporter.clone(),
+        permit: permit.clone(),
+    };
     let api = ApiState {
         board,
         operate: Arc::new(operator),
-        admin: config.server.admin_token.as_ref().map(source),
+        admin: config.server.admin_token.as_ref().map(secret_source),
         planning: Arc::default(),
     };
     let clock = env.clock.clone();
@@ -209,10 +211,8 @@ pub async fn run(
     let grace = if turn.is_lost() { configured.min(turn.grace_after_loss()) } else { configured };
     reporter.stopping(grace);
     drop((reloading, collector));
-    if !scheduling.is_finished() && tokio::time::timeout(grace, &mut scheduling).await.is_err() {
-        tracing::warn!("runs did not end within the grace time; what they wrote is in no snapshot");
-    }
-    drop(scheduling);
+    let after_loss = turn.grace_after_loss();
+    drain(scheduling, grace, turn.lost(), after_loss).await;
     reporter.leading(false);
     turn.end().await;
     stop_server(server_stop, server).await;

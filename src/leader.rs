@@ -22,6 +22,9 @@ use crate::permit::WritePermit;
 /// Longest time to give the Lease back: the process is about to end, and others take over without it too.
 const RELEASE: Duration = Duration::from_secs(2);
 
+/// Longest time for one look and write. The process shows that it lives between two of them only.
+const ROUND_MAX: Duration = Duration::from_secs(20);
+
 /// How leadership ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
@@ -59,7 +62,7 @@ impl Election {
         let (mut told, mut failing) = (None, String::new());
         loop {
             each_round();
-            match self.round(self.timing.renew_deadline / 2).await {
+            match self.round(self.round_limit()).await {
                 Ok(true) => {
                     tracing::info!(identity = self.candidate.identity(), "leading");
                     return true;
@@ -97,7 +100,7 @@ impl Election {
             }
             let round = tokio::select! {
                 () = stop.cancelled() => return Ended::Stopped,
-                round = self.round(left.min(self.timing.renew_deadline / 2)) => round,
+                round = self.round(left.min(self.round_limit())) => round,
             };
             match round {
                 Ok(true) => {}
@@ -129,6 +132,11 @@ impl Election {
             Ok(Written::Raced) => tracing::info!("the lease was somebody else's already"),
             Err(error) => tracing::warn!(%error, "lease not released; others wait until it has expired"),
         }
+    }
+
+    /// Of two rounds one may get no answer.
+    fn round_limit(&self) -> Duration {
+        ROUND_MAX.min(self.timing.renew_deadline / 2)
     }
 
     /// One look, and a write if it is our turn; whether this replica leads after it.

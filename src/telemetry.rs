@@ -1,5 +1,6 @@
 //! Log output: lines for people, or one JSON object per line, on standard error; with a filter that may change at any time.
 
+mod human;
 mod json;
 mod traces;
 
@@ -13,6 +14,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
 use crate::error::{Error, ErrorKind, Result};
+pub(crate) use human::visible;
 pub(crate) use traces::phase_span;
 pub use traces::{Collector, Headers, Traces, action_span, ended, run_span};
 
@@ -104,14 +106,15 @@ where
     // A closed standard error must not end the process: it would be reported there, and that panics.
     let lines = fmt::layer().with_writer(writer).log_internal_errors(false);
     let lines = match format {
-        LogFormat::Human => lines.with_ansi(use_colour()).with_target(false).boxed(),
+        LogFormat::Human => lines.fmt_fields(human::Fields).with_ansi(use_colour()).with_target(false).boxed(),
         LogFormat::Json => lines.fmt_fields(json::Fields).event_format(json::Lines).boxed(),
     };
     Ok((lines.with_filter(filter_layer), FilterHandle { filter: Some(handle), ..FilterHandle::detached(filter) }))
 }
 
 fn use_colour() -> bool {
-    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    let variable = |name| std::env::var_os(name).unwrap_or_default();
+    std::io::stderr().is_terminal() && variable("NO_COLOR").is_empty() && variable("TERM") != "dumb"
 }
 
 const FILTER_FORM: &str = "write a level (off, error, warn, info, debug, trace), or targets with levels, such as \
@@ -198,6 +201,24 @@ mod tests {
             handle.set("off").expect("a good filter");
             assert_eq!(speak(), 0);
         });
+    }
+
+    #[test]
+    fn no_name_makes_a_line_of_its_own() {
+        let written = Written::default();
+        let (layer, _handle) = layer(LogFormat::Human, "info", {
+            let w = written.clone();
+            move || w.clone()
+        })
+        .expect("a filter");
+        let name = "lake.db.t\n2026-01-01T00:00:00Z  INFO forged\x1b[2J";
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            let _run = tracing::error_span!(target: RUN_TARGET, "run", table = %name).entered();
+            tracing::warn!(table = %name, "about {name}");
+        });
+        let text = written.take();
+        assert_eq!((text.lines().count(), text.matches("\\n2026").count()), (1, 3), "{text}");
+        assert!(!text.trim_end().contains(char::is_control), "{text}");
     }
 
     #[test]

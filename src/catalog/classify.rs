@@ -46,6 +46,9 @@ pub(super) fn token_rejected(status: u16) -> bool {
     matches!(status, 401 | 403 | 419)
 }
 
+/// Characters of what an error body says; the rest is cut off.
+const SAID_MAX: usize = 1_000;
+
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Body {
@@ -82,6 +85,7 @@ pub(super) fn error_of(status: u16, body: &[u8]) -> Error {
         406 | 501 => ErrorKind::Unsupported,
         _ => ErrorKind::Unavailable,
     };
+    let said: String = said.chars().take(SAID_MAX).collect();
     Error::new(kind, format!("HTTP {status}{}", said.trim_end_matches([' ', ':'])))
 }
 
@@ -129,6 +133,8 @@ mod tests {
         );
         let error = error_of(401, br#"{"error":"invalid_client","error_description":"who?"}"#);
         assert_eq!(error.to_string(), "HTTP 401 invalid_client: who?");
+        let body = format!(r#"{{"error":{{"message":"{}","type":"T"}}}}"#, "ä".repeat(5_000));
+        assert_eq!(error_of(500, body.as_bytes()).to_string(), format!("HTTP 500 T: {}", "ä".repeat(996)), "cut off");
         assert_eq!(error_of(503, b"").to_string(), "HTTP 503");
         assert_eq!(error_of(500, br#"{"error":{}}"#).to_string(), "HTTP 500");
     }

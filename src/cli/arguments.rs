@@ -21,8 +21,8 @@ Begin with:
   icewright run --config icewright.toml          the daemon
 
 Exit codes:
-  0    done; also after SIGTERM or Ctrl-C
-  1    a table, a catalog or the server failed
+  0    done; a server also after SIGTERM or Ctrl-C
+  1    a table, a catalog or the server failed, or another command was stopped
   2    bad arguments or configuration; nothing was started
   130  ended at once by a second signal
 
@@ -30,7 +30,8 @@ Environment:
   ICEWRIGHT_CONFIG              in place of --config
   ICEWRIGHT_LOG                 in place of --log-filter
   SSL_CERT_FILE, SSL_CERT_DIR   trusted certificates in place of the system's
-  NO_COLOR                      if set, log lines have no colours
+  NO_COLOR                      if set, nothing is bold or coloured
+  TERM                          if `dumb`, terminals get what pipes get: plain lines, no progress
 
 Results go to standard output, logs and problems to standard error.";
 
@@ -80,7 +81,7 @@ pub(super) enum Command {
         /// Address of the catalog.
         #[arg(long, default_value = "127.0.0.1:8181")]
         catalog_listen: SocketAddr,
-        /// Address of metrics and health.
+        /// Address of page, API, metrics and health.
         #[arg(long, default_value = "127.0.0.1:9091")]
         listen: SocketAddr,
     },
@@ -94,7 +95,9 @@ pub(super) enum Command {
         #[arg(long, default_value = "127.0.0.1:8181")]
         listen: SocketAddr,
     },
-    /// Run the daemon: maintain every table that a policy matches, serve metrics and health.
+    /// Run the daemon: maintain every table that a policy matches, serve page, API, metrics and health.
+    ///
+    /// SIGHUP reads the configuration again, as a change of the file does.
     ///
     /// SIGTERM and Ctrl-C let commits under way come to an end, for `server.grace` at most; a second one ends it at once.
     #[command(
@@ -103,7 +106,7 @@ pub(super) enum Command {
     Run {
         #[command(flatten)]
         config: ConfigArgument,
-        /// Address of metrics and health, instead of `server.listen`.
+        /// Address of page, API, metrics and health, instead of `server.listen`.
         #[arg(long, value_name = "ADDRESS")]
         listen: Option<SocketAddr>,
     },
@@ -199,6 +202,11 @@ impl Command {
             | Self::Inspect { config, .. } => Some(&config.path),
             Self::Sandbox { .. } | Self::Catalog { .. } | Self::Completions { .. } => None,
         }
+    }
+
+    /// Whether it runs until it is told to stop.
+    pub(super) fn is_server(&self) -> bool {
+        matches!(self, Self::Run { .. } | Self::Catalog { .. } | Self::Sandbox { .. })
     }
 
     /// The log filter where none is given: what serves tells what it does, what prints a result tells what is odd.

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use crate::config::{Config, Loaded, Problems};
+use crate::config::{Config, Loaded, Problems, Secret};
 
 /// Validates a configuration file and prints all of its problems, and what is odd in this environment.
 /// Returns the exit code: 0 if the daemon would start with it, 2 if not.
@@ -43,20 +43,12 @@ fn print_loaded(path: &Path, loaded: &Loaded, out: &mut dyn Write) -> io::Result
     }
     let config = &loaded.config;
     let mut warnings = loaded.warnings.len();
-    for (name, catalog) in &config.catalogs {
-        for (key, secret) in catalog.secrets() {
-            if let Err(error) = secret.resolve() {
-                warnings += 1;
-                writeln!(out, "{}: warning: catalogs.{name}.{key}: {error}", path.display())?;
-                writeln!(out, "  help: the daemon will need it where it runs")?;
-            }
+    for (key, secret, whose) in secrets(config) {
+        if let Err(error) = secret.resolve() {
+            warnings += 1;
+            writeln!(out, "{}: warning: {key}: {error}", path.display())?;
+            writeln!(out, "  help: {whose} will need it where it runs")?;
         }
-    }
-    let token = config.metrics.pushgateway.as_ref().and_then(|gateway| gateway.token.as_ref());
-    if let Some(Err(error)) = token.map(|token| token.resolve()) {
-        warnings += 1;
-        writeln!(out, "{}: warning: metrics.pushgateway.token: {error}", path.display())?;
-        writeln!(out, "  help: `icewright once` will need it where it runs")?;
     }
     writeln!(
         out,
@@ -66,6 +58,21 @@ fn print_loaded(path: &Path, loaded: &Loaded, out: &mut dyn Write) -> io::Result
         counted(config.policies.policies.len(), "policy", "policies"),
         counted(warnings, "warning", "warnings")
     )
+}
+
+/// Every secret of a configuration, with its key and who needs it.
+fn secrets(config: &Config) -> Vec<(String, &Secret, &'static str)> {
+    let daemon = "the daemon";
+    let catalogs = config.catalogs.iter().flat_map(|(name, catalog)| {
+        catalog.secrets().map(move |(key, secret)| (format!("catalogs.{name}.{key}"), secret, daemon))
+    });
+    let gateway = config.metrics.pushgateway.as_ref().and_then(|gateway| gateway.token.as_ref());
+    let headers = config.traces.headers.iter();
+    catalogs
+        .chain(gateway.map(|token| ("metrics.pushgateway.token".to_owned(), token, "`icewright once`")))
+        .chain(config.server.admin_token.as_ref().map(|token| ("server.admin-token".to_owned(), token, daemon)))
+        .chain(headers.map(|(name, secret)| (format!("traces.headers.{name}"), secret, daemon)))
+        .collect()
 }
 
 fn print_problems(problems: &Problems, out: &mut dyn Write) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! The commands. Each parses its arguments here and hands over; none holds logic of its own.
 //!
-//! Exit codes: 0 done, 1 something failed (a table, a catalog, a server), 2 bad arguments or configuration.
+//! Exit codes: 0 done, 1 something failed (a table, a catalog, a server), 2 bad arguments or configuration,
+//! 130 ended at once by a second signal.
 
 mod arguments;
 mod catalog;
@@ -68,7 +69,13 @@ fn code(exit: i32) -> ExitCode {
 }
 
 async fn dispatch(command: Command, log: &LogArguments) -> Result<i32> {
-    let cancel = cancel_on_signal()?;
+    use tokio::signal::unix::{SignalKind, signal};
+    let cancel = cancel_on_signal(command.is_server())?;
+    if matches!(command, Command::Run { .. }) {
+        // From now on a hang-up ends the process no more: whoever sends one right after the start wants the file read, which
+        // is about to happen.
+        signal(SignalKind::hangup()).map_err(|e| Error::internal(format!("listen for SIGHUP: {e}")))?;
+    }
     // It says where spans go.
     let loaded = command.config().map(load).transpose()?;
     let telemetry = log.start(command.default_filter(), loaded.as_ref().map(|loaded| &loaded.config.traces))?;
@@ -91,11 +98,26 @@ async fn execute(
         Command::Catalog { dir, listen } => catalog::catalog(&dir, listen, cancel).await,
         Command::Run { listen, .. } => run::run(loaded?, listen, log_filter, cancel).await,
         Command::Check { .. } | Command::Completions { .. } => Err(Error::internal("this command needs no runtime")),
-        Command::Plan { table, json, .. } => plan::plan(loaded?.config, table.as_deref(), json, cancel).await,
+        Command::Plan { table, json, .. } => {
+            let planning = plan::plan(loaded?.config, table.as_deref(), json, cancel.clone());
+            until_stopped(&cancel, planning).await
+        }
         Command::Once { table, json, no_wait, .. } => {
             once::once(loaded?.config, table.as_deref(), json, no_wait, cancel).await
         }
-        Command::Inspect { table, json, .. } => inspect::inspect(loaded?.config, &table, json, cancel).await,
+        Command::Inspect { table, json, .. } => {
+            let inspecting = inspect::inspect(loaded?.config, &table, json, cancel.clone());
+            until_stopped(&cancel, inspecting).await
+        }
+    }
+}
+
+/// For work that changes nothing, and may be left at any point.
+async fn until_stopped<T>(cancel: &CancellationToken, work: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::select! {
+        biased;
+        () = cancel.cancelled() => Err(Error::new(ErrorKind::Cancelled, "stopped")),
+        result = work => result,
     }
 }
 
@@ -105,8 +127,9 @@ fn load(path: &Path) -> Result<Loaded> {
         .ok_or_else(|| Error::new(ErrorKind::Config, format!("{} is not usable; nothing was started", path.display())))
 }
 
-/// A token that SIGINT and SIGTERM cancel. A second signal ends the process at once.
-fn cancel_on_signal() -> Result<CancellationToken> {
+/// A token that SIGINT and SIGTERM cancel. A second signal ends the process at once; a server's log says so, and other
+/// commands say it to whoever waits.
+fn cancel_on_signal(is_server: bool) -> Result<CancellationToken> {
     use tokio::signal::unix::{SignalKind, signal};
     let token = CancellationToken::new();
     let listen = |kind| signal(kind).map_err(|e| Error::internal(format!("listen for signals: {e}")));
@@ -121,7 +144,11 @@ fn cancel_on_signal() -> Result<CancellationToken> {
             if stop {
                 std::process::exit(130);
             }
-            tracing::info!("stopping; a second signal ends the process at once");
+            if is_server {
+                tracing::info!("stopping; a second signal ends the process at once");
+            } else {
+                print::err("stopping; a second signal ends the process at once");
+            }
             cancel.cancel();
         }
     });

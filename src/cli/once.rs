@@ -28,7 +28,7 @@ use tracing::Instrument;
 
 use super::progress::Board;
 use super::screen::{self, Screen};
-use super::{print, push, select, sheets};
+use super::{print, push, select, sheets, until_stopped};
 use crate::config::Config;
 use crate::daemon;
 use crate::error::{Error, ErrorKind, Result};
@@ -73,7 +73,7 @@ struct Pass {
     gateway: Option<Pushgateway>,
 }
 
-/// Runs the pass. Exit code 1 if any table failed, or if the pass was stopped.
+/// Runs the pass. Exit code 1 if any table or catalog failed, or if the pass was stopped.
 pub(super) async fn once(
     config: Config,
     table: Option<&str>,
@@ -82,17 +82,18 @@ pub(super) async fn once(
     cancel: CancellationToken,
 ) -> Result<i32> {
     let parts = daemon::assemble(&config, cancel)?;
-    let names = select::tables(&parts.fleet, table).await?;
-    if names.is_empty() {
+    let stop = parts.env.cancel.clone();
+    let selected = until_stopped(&stop, select::tables(&parts.fleet, table)).await?;
+    if selected.tables.is_empty() && selected.complete {
         print::err("no table matches a policy");
     }
     let board = Board::new(!json);
     let gateway = config.metrics.pushgateway.as_ref().map(push::gateway).transpose()?;
     let pass = Pass { env: parts.env, fleet: parts.fleet, no_wait, board: board.clone(), gateway };
     let screen = Screen::stdout();
-    let (mut all_done, mut overview) = (true, Vec::new());
+    let (mut all_done, mut overview) = (selected.complete, Vec::new());
     let mut passes =
-        stream::iter(names).map(|name| pass.maintain(name)).buffer_unordered(config.limits.concurrent_tables);
+        stream::iter(selected.tables).map(|name| pass.maintain(name)).buffer_unordered(config.limits.concurrent_tables);
     while let Some(report) = passes.next().await {
         all_done &= report.outcome == Outcome::Success;
         if json {
@@ -140,9 +141,9 @@ impl Pass {
     }
 
     async fn steps(&self, name: &TableName, run: Run, report: &mut TableReport) -> Result<()> {
-        let Self { env, fleet, .. } = self;
+        let env = &self.env;
         self.go_on(report)?;
-        let mut subject = Subject::load(fleet, name).await?;
+        let mut subject = self.load(name).await?;
         let now = env.clock.now_ms();
         let first = subject.first_step(now)?.next;
         // A pass that does not wait owes the clean-ups to the last one. To compact before they are due would put them off
@@ -154,7 +155,7 @@ impl Pass {
                 return Ok(());
             }
             self.go_on(report)?;
-            subject = Subject::load(fleet, name).await?;
+            subject = self.load(name).await?;
         }
         let progress = Arc::new(Progress::default());
         let shown = self.board.rewriting(&report.table, progress.clone());
@@ -175,6 +176,11 @@ impl Pass {
             return Ok(());
         }
         self.clean_up(name, run, report).await
+    }
+
+    /// The table, unless the pass is told to stop before its catalog answers.
+    async fn load(&self, name: &TableName) -> Result<Subject> {
+        until_stopped(&self.env.cancel, Subject::load(&self.fleet, name)).await
     }
 
     /// An error if the pass was told to stop.
@@ -201,7 +207,7 @@ impl Pass {
     async fn clean_up(&self, name: &TableName, run: Run, report: &mut TableReport) -> Result<()> {
         let mut waits = if self.no_wait { 0 } else { 2 };
         let subject = loop {
-            let subject = Subject::load(&self.fleet, name).await?;
+            let subject = self.load(name).await?;
             let now = self.env.clock.now_ms();
             let due = subject.clean_up_due(now);
             if due.at_ms <= now {

@@ -22,11 +22,12 @@ struct NotPlanned {
     error: String,
 }
 
-/// Prints the plans. Exit code 1 if a table could not be planned.
+/// Prints the plans. Exit code 1 if a table could not be planned, or a catalog not be asked.
 pub(super) async fn plan(config: Config, table: Option<&str>, json: bool, cancel: CancellationToken) -> Result<i32> {
     let parts = daemon::assemble(&config, cancel)?;
-    let mut failed = false;
-    for name in select::tables(&parts.fleet, table).await? {
+    let selected = select::tables(&parts.fleet, table).await?;
+    let mut failed = !selected.complete;
+    for name in selected.tables {
         let planned = plan_table(&parts.env, &parts.fleet, &name).await;
         failed |= planned.is_err();
         let read = match planned {

@@ -6,11 +6,11 @@ use std::io::Write as _;
 
 use serde::Serialize;
 
-use super::screen::visible;
 use crate::clean::{ExpireOutcome, ExpireReport, OrphanReport, Tally};
 use crate::error::Result;
 use crate::report::run_report::RewriteReport;
 use crate::schedule::run_table::StepReport;
+use crate::telemetry::visible;
 
 /// Writes to standard output. `false`: nobody reads any more, for instance a pager that was closed. That is no failure:
 /// what was asked for is still done, and the exit code still tells of it.

@@ -8,9 +8,10 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::print::{self, bytes};
-use super::screen::{Screen, visible};
+use super::screen::Screen;
 use crate::policy::human_duration;
 use crate::rewrite::Progress;
+use crate::telemetry::visible;
 
 /// Between two looks at a table's progress.
 const TICK: Duration = Duration::from_millis(250);

@@ -1,10 +1,11 @@
 //! Where output goes: a terminal of some width, or a pipe that wants plain lines without escape codes.
 
-use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
 
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets};
+
+use crate::telemetry::visible;
 
 /// Where nothing tells how wide the terminal is.
 const COLUMNS_FALLBACK: u16 = 80;
@@ -51,24 +52,6 @@ impl Screen {
     fn bold(self, text: &str) -> String {
         if self.styled { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
     }
-}
-
-/// Text that stays on its line: names and messages come from catalogs and files, and may hold anything.
-pub(super) fn visible(text: &str) -> String {
-    text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
-        if is_unsafe(c) {
-            // Writing to a String cannot fail.
-            let _ = write!(shown, "{}", c.escape_default());
-        } else {
-            shown.push(c);
-        }
-        shown
-    })
-}
-
-/// Control characters, and those that turn the direction of the text around them.
-fn is_unsafe(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A heading with labelled values below: aligned and wrapped on a terminal, one value per line elsewhere.
@@ -198,12 +181,6 @@ mod tests {
         assert_eq!(screen(true, None, &[xterm, ("COLUMNS", "50")]), drawn(50, true));
         assert_eq!(screen(true, Some(120), &[xterm, ("NO_COLOR", "1")]), drawn(120, false));
         assert_eq!(screen(true, Some(120), &[xterm, ("NO_COLOR", "")]), drawn(120, true));
-    }
-
-    #[test]
-    fn what_could_steer_a_terminal_is_shown_as_text() {
-        assert_eq!(visible("a\x1b[2Jb\r\n\tü"), "a\\u{1b}[2Jb\\r\\n\\tü");
-        assert_eq!(visible("x\u{202e}y\u{9b}z"), "x\\u{202e}y\\u{9b}z");
     }
 
     #[test]

@@ -200,7 +200,13 @@ fn read_catalog(diagnostics: &mut Diagnostics<'_>, mut section: Section<'_, '_>,
 }
 
 /// A secret at `place`, if there is one, should not go to another machine as it is.
-fn warn_of_clear_text(diagnostics: &mut Diagnostics<'_>, place: Option<Place>, path: &str, uri: &str, what: &str) {
+pub(super) fn warn_of_clear_text(
+    diagnostics: &mut Diagnostics<'_>,
+    place: Option<Place>,
+    path: &str,
+    uri: &str,
+    what: &str,
+) {
     if let Some(place) = place.filter(|_| sent_in_the_clear(uri)) {
         let message = format!("the secret travels unencrypted, since the {what} is plain http");
         diagnostics.warning(place, path, message, "use https, unless something else protects the way");

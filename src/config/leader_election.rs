@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::problem::Diagnostics;
 use super::reader::{Item, Section, boolean, duration};
 
-/// Longest retry period: the process must show that it lives at least this often.
+/// Longest retry period: with the spread of a fifth and the longest round it stays below the minute in which a process must
+/// show that it lives.
 const RETRY_PERIOD_MAX: Duration = Duration::from_secs(30);
 
 /// `[leader-election]`: a Kubernetes Lease decides which replica works.

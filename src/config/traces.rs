@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::Secret;
-use super::file::{http_uri, read_secret};
+use super::file::{http_uri, read_secret, warn_of_clear_text};
 use super::problem::Diagnostics;
 use super::reader::{Section, ratio};
 
@@ -29,7 +29,8 @@ pub(super) fn read(diagnostics: &mut Diagnostics<'_>, mut section: Section<'_, '
     let default = TracesConfig::default();
     let endpoint = section.read(diagnostics, "endpoint", http_uri);
     let sample_ratio = section.read(diagnostics, "sample-ratio", ratio);
-    let mut headers = BTreeMap::new();
+    let (mut headers, place, path) =
+        (BTreeMap::new(), section.key_place(diagnostics, "headers"), section.path_of("headers"));
     if let Some(section) = section.section(diagnostics, "headers") {
         for (name, _, item) in section.entries() {
             if reqwest::header::HeaderName::from_bytes(name.as_bytes()).is_err() {
@@ -39,6 +40,9 @@ pub(super) fn read(diagnostics: &mut Diagnostics<'_>, mut section: Section<'_, '
         }
     }
     section.finish(diagnostics);
+    if let Some(endpoint) = &endpoint {
+        warn_of_clear_text(diagnostics, place.filter(|_| !headers.is_empty()), &path, &endpoint.value, "endpoint");
+    }
     TracesConfig {
         endpoint: endpoint.map(|placed| placed.value),
         sample_ratio: sample_ratio.map_or(default.sample_ratio, |placed| placed.value),

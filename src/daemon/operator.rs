@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::watch;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::permit::WritePermit;
 use crate::policy::TableName;
 use crate::report::events::Reporter;
 use crate::schedule::control::Control;
@@ -21,20 +22,34 @@ pub(super) struct Operator {
     pub(super) settings: watch::Receiver<Settings>,
     pub(super) control: Control,
     pub(super) reporter: Arc<Reporter>,
+    /// Holds while this process leads.
+    pub(super) permit: WritePermit,
+}
+
+impl Operator {
+    /// Where orders go. Nobody takes them in a replica that stands by.
+    fn control(&self) -> Result<&Control> {
+        if self.permit.holds() {
+            return Ok(&self.control);
+        }
+        Err(Error::unavailable(
+            "this replica does not lead: ask the one that does, where `/api/v1/status` has `\"leader\": true`",
+        ))
+    }
 }
 
 #[async_trait]
 impl Operate for Operator {
     async fn run_now(&self, table: &TableName) -> Result<()> {
-        self.control.run_now(table).await
+        self.control()?.run_now(table).await
     }
 
     async fn pause(&self, table: Option<&TableName>, reason: String) -> Result<()> {
-        self.control.pause(table, reason).await
+        self.control()?.pause(table, reason).await
     }
 
     async fn resume(&self, table: Option<&TableName>) -> Result<()> {
-        self.control.resume(table).await
+        self.control()?.resume(table).await
     }
 
     async fn plan(&self, table: &TableName) -> Result<Box<RawValue>> {
@@ -42,5 +57,53 @@ impl Operate for Operator {
         let plan = plan_table(&self.env, &fleet, table).await?;
         self.reporter.table_planned(table, &plan, self.env.clock.now_ms());
         Ok(to_raw_value(&plan)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::daemon::{Parts, assemble};
+    use crate::error::ErrorKind;
+    use crate::report::board::Board;
+    use crate::schedule::control::control;
+    use crate::server::{Liveness, Readiness};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_replica_that_stands_by_refuses_orders_at_once_however_many_come() {
+        let text = "[catalogs.lake]\nuri = 'http://localhost:1'\nauth = { type = 'none' }";
+        let config = Config::parse("test.toml", text).expect("a configuration").config;
+        let Parts { env, fleet, metrics } = assemble(&config, CancellationToken::new()).expect("parts");
+        let board = Arc::new(Board::new(0, env.memory.clone(), env.manifests.clone()));
+        let readiness = Arc::new(Readiness::new([]));
+        let liveness = Arc::new(Liveness::new(0, Duration::from_secs(60)));
+        let reporter = Arc::new(Reporter::new(metrics, board, readiness, liveness, false));
+        let (_publish, settings) = watch::channel(Settings::of(&config, fleet));
+        let ((control, orders), permit) = (control(), WritePermit::withheld());
+        let operator = Operator { env, settings, control, reporter, permit: permit.clone() };
+        let (table, start) = ("lake.db.t".parse().expect("a name"), Instant::now());
+        for _ in 0..100 {
+            let answers = [
+                operator.run_now(&table).await,
+                operator.pause(Some(&table), "why".into()).await,
+                operator.resume(None).await,
+            ];
+            for answer in answers {
+                let error = answer.expect_err("nobody takes it");
+                assert_eq!(error.kind(), ErrorKind::Unavailable);
+                assert!(error.to_string().contains("does not lead: ask the one that does"), "{error}");
+            }
+        }
+        assert_eq!(start.elapsed(), Duration::ZERO);
+        permit.grant(start + Duration::from_secs(60));
+        drop(orders);
+        let error = operator.resume(None).await.expect_err("no scheduler");
+        assert!(error.to_string().contains("stopping"), "a leader hands it on: {error}");
     }
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use self::difference::Difference;
 use crate::clock::Clock;
@@ -22,9 +23,11 @@ use crate::schedule::settings::Settings;
 
 /// How often the file is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// A changed file must say the same this much later: whoever writes it may be in the middle.
+/// A changed file that nobody spoke of must say the same this much later: whoever writes it may be in the middle.
+const UNCHANGED_FOR: Duration = Duration::from_secs(2);
+/// Likewise where somebody says that it is complete; only links may still be moving.
 const SETTLED_AFTER: Duration = Duration::from_millis(250);
-/// A file that changes all the time is read as it is after so many tries.
+/// Then a file that changes all the time is read as it is after so many tries.
 const SETTLING_MAX: u32 = 20;
 
 /// Makes a catalog's client; its own settings are all it depends on.
@@ -35,6 +38,8 @@ pub struct Reloader {
     path: PathBuf,
     /// What the file said last.
     seen: Result<String, Problems>,
+    /// What it says since when, if that is something else.
+    changed: Option<(Instant, Result<String, Problems>)>,
     /// Why what it said could not be put in force, although it is a valid file. It may be soon: a secret may come later.
     refused: Option<Problems>,
     /// What is in force.
@@ -61,34 +66,61 @@ impl Reloader {
         let resolve = |(name, catalog): (&String, &CatalogConfig)| Ok((name.clone(), catalog.resolve_properties()?));
         let properties = config.catalogs.iter().map(resolve).collect::<Result<_>>()?;
         let (path, seen) = (source.path, Ok(source.text));
-        Ok(Some(Self { path, seen, refused: None, config, properties, build, settings, reporter, clock }))
+        Ok(Some(Self {
+            path,
+            seen,
+            changed: None,
+            refused: None,
+            config,
+            properties,
+            build,
+            settings,
+            reporter,
+            clock,
+        }))
     }
 
-    /// Looks at the file every five seconds, and whenever `asked` gives something; forever.
+    /// Looks at the file every five seconds, sooner again after a change, and whenever `asked` gives something; forever.
     pub async fn watch(mut self, mut asked: tokio::signal::unix::Signal) {
         loop {
+            let pause = if self.changed.is_some() { UNCHANGED_FOR } else { LOOK_EVERY };
             tokio::select! {
                 Some(()) = asked.recv() => self.reload().await,
-                () = tokio::time::sleep(LOOK_EVERY) => self.look().await,
+                () = tokio::time::sleep(pause) => self.look().await,
             }
         }
     }
 
-    /// Reloads if the file says something new, or if what it says could not be put in force so far.
+    /// Reloads if the file says something new and said the same two seconds ago, or if what it says could not be put in
+    /// force so far.
     pub async fn look(&mut self) {
-        if self.refused.is_some() || read(&self.path).await != self.seen {
-            self.load(false).await;
+        let text = read(&self.path).await;
+        if text == self.seen {
+            self.changed = None;
+            if self.refused.is_some() {
+                self.load(text, false);
+            }
+            return;
+        }
+        match &self.changed {
+            Some((since, same)) if *same == text => {
+                if since.elapsed() >= UNCHANGED_FOR {
+                    self.load(text, false);
+                }
+            }
+            Some(_) | None => self.changed = Some((Instant::now(), text)),
         }
     }
 
     /// Reloads whatever the file says, and tells how that went.
     pub async fn reload(&mut self) {
-        self.load(true).await;
+        let text = read_settled(&self.path).await;
+        self.load(text, true);
     }
 
     /// The same failure as the last time is told only to who `asked`.
-    async fn load(&mut self, asked: bool) {
-        let text = read_settled(&self.path).await;
+    fn load(&mut self, text: Result<String, Problems>, asked: bool) {
+        self.changed = None;
         self.seen = text.clone();
         let parsed = text.and_then(|text| Config::parse(&self.path.display().to_string(), &text));
         let now = self.clock.now_ms();

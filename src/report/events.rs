@@ -414,9 +414,9 @@ impl Reporter {
         self.echo(name, &format!("{step_name} {}: {error}", outcome.as_str()));
     }
 
-    /// A catalog could not be asked for its tables.
+    /// A catalog could not be asked for its tables, or for one of them.
     pub fn catalog_failed(&self, catalog: &str, error: &Error) {
-        tracing::warn!(catalog, %error, "the catalog's tables could not be listed; known tables go on");
+        tracing::warn!(catalog, %error, "the catalog does not answer; its known tables are tried again");
         self.readiness.catalog_failed(catalog, &kept(error.to_string()));
         self.metrics.set_catalog_up(catalog, false);
         self.board.catalog_asked(catalog, Some(error.to_string()));

@@ -4,10 +4,6 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::group::BATCHES_ALIVE;
-use super::properties::ROW_GROUP_BYTES;
-use super::reader::{BATCH_BYTES, WHOLE_FILE_LIMIT};
-use super::work::PREFETCH_BYTES;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Granularity of the budget in bytes, so that budgets of terabytes fit a semaphore's 32-bit requests.
@@ -127,18 +123,6 @@ pub fn estimate(need: &Need, workers: u64) -> u64 {
     per_worker.saturating_mul(workers).saturating_add(need.delete_keys)
 }
 
-/// The estimate for many small files with one worker, where a row group reaches its default size.
-pub fn usual_group_bytes() -> u64 {
-    let need = Need {
-        largest_read: WHOLE_FILE_LIMIT,
-        prefetch: PREFETCH_BYTES,
-        row_group: ROW_GROUP_BYTES as u64,
-        batches: BATCH_BYTES * BATCHES_ALIVE,
-        delete_keys: 0,
-    };
-    estimate(&need, 1)
-}
-
 /// As a value of the key `limits.memory`.
 fn size_for(bytes: u64) -> String {
     format!("\"{}MiB\"", bytes.div_ceil(1 << 20))
@@ -177,6 +161,10 @@ pub fn workers_within(need: &Need, wanted: u64, total: u64) -> Result<(u64, u64)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rewrite::group::BATCHES_ALIVE;
+    use crate::rewrite::properties::ROW_GROUP_BYTES;
+    use crate::rewrite::reader::{BATCH_BYTES, WHOLE_FILE_LIMIT};
+    use crate::rewrite::work::PREFETCH_BYTES;
 
     const MIB: u64 = 1 << 20;
 
@@ -188,6 +176,19 @@ mod tests {
             batches: 5 * MIB,
             delete_keys: 50 * MIB,
         }
+    }
+
+    #[test]
+    fn the_usual_group_is_the_one_that_the_configuration_warns_of() {
+        // Many small files with one worker, where a row group reaches its default size.
+        let need = Need {
+            largest_read: WHOLE_FILE_LIMIT,
+            prefetch: PREFETCH_BYTES,
+            row_group: ROW_GROUP_BYTES as u64,
+            batches: BATCH_BYTES * BATCHES_ALIVE,
+            delete_keys: 0,
+        };
+        assert_eq!(estimate(&need, 1), crate::config::USUAL_GROUP_BYTES);
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! Collects the numbers of every maintained table, on its own interval, apart from runs.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{FutureExt, StreamExt, stream};
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -20,7 +22,7 @@ use crate::schedule::rewrite_data_files::INSPECT_CONCURRENCY;
 use crate::schedule::run_table::Subject;
 use crate::schedule::settings::Settings;
 
-/// Tables looked at at the same time.
+/// Tables of a catalog looked at at the same time. One that is slow to answer does not hold up the others.
 const TABLES_CONCURRENCY: usize = 4;
 /// Partitions shown of a table.
 const PARTITIONS_MAX: usize = 100;
@@ -28,7 +30,7 @@ const PARTITIONS_MAX: usize = 100;
 const TICK: Duration = Duration::from_secs(1);
 
 /// Collects each maintained table's numbers as often as the settings say until the process is told to stop.
-/// A round begins only after the one before has ended, and keeps the settings it began with.
+/// A table is not looked at again before the last look has ended.
 pub async fn collect_forever(env: Env, settings: watch::Receiver<Settings>, reporter: Arc<Reporter>) {
     let cancel = env.cancel.clone();
     tokio::select! {
@@ -41,33 +43,78 @@ async fn rounds(env: &Env, settings: &watch::Receiver<Settings>, reporter: &Repo
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut begun: HashMap<TableName, Instant> = HashMap::new();
+    let mut lanes: HashMap<String, Lane> = HashMap::new();
+    let mut looks: FuturesUnordered<BoxFuture<'_, TableName>> = FuturesUnordered::new();
     loop {
-        tick.tick().await;
-        let now = Instant::now();
+        let looked = tokio::select! {
+            _ = tick.tick() => None,
+            Some(name) = looks.next() => Some(name),
+        };
         let Settings { fleet, collect_every: every, .. } = settings.borrow().clone();
-        let mut maintained = reporter.maintained();
-        // Settings may be newer than what the scheduler has told.
-        maintained.retain(|name| fleet.maintains(name));
-        begun.retain(|name, _| maintained.contains(name));
-        let is_due = |name: &TableName| begun.get(name).is_none_or(|at| now.duration_since(*at) >= every);
-        let due: Vec<TableName> = maintained.into_iter().filter(is_due).collect();
-        begun.extend(due.iter().map(|name| (name.clone(), now)));
-        // Collected first: a stream over a closure that borrows is not provably `Send`.
-        let looks: Vec<_> = due.into_iter().map(|name| look(env, &fleet, reporter, name)).collect();
-        stream::iter(looks).buffer_unordered(TABLES_CONCURRENCY).collect::<()>().await;
+        match looked {
+            Some(name) => {
+                lanes.entry(name.catalog.clone()).or_default().busy.remove(&name);
+            }
+            None => {
+                let now = Instant::now();
+                let mut maintained = reporter.maintained();
+                // Settings may be newer than what the scheduler has told.
+                maintained.retain(|name| fleet.maintains(name));
+                begun.retain(|name, _| maintained.contains(name));
+                lanes.retain(|_, lane| !lane.busy.is_empty() || !lane.due.is_empty());
+                lanes.values_mut().for_each(|lane| lane.due.retain(|name| maintained.contains(name)));
+                let is_due = |name: &TableName| begun.get(name).is_none_or(|at| now.duration_since(*at) >= every);
+                let due: Vec<TableName> = maintained.into_iter().filter(is_due).collect();
+                for name in due {
+                    begun.insert(name.clone(), now);
+                    lanes.entry(name.catalog.clone()).or_default().push(name);
+                }
+            }
+        }
+        for lane in lanes.values_mut() {
+            while let Some(name) = lane.next() {
+                looks.push(look(env, fleet.clone(), reporter, name).boxed());
+            }
+        }
     }
 }
 
-async fn look(env: &Env, fleet: &Fleet, reporter: &Reporter, name: TableName) {
+/// What is due of one catalog.
+#[derive(Debug, Default)]
+struct Lane {
+    due: VecDeque<TableName>,
+    busy: HashSet<TableName>,
+}
+
+impl Lane {
+    fn push(&mut self, name: TableName) {
+        if !self.busy.contains(&name) && !self.due.contains(&name) {
+            self.due.push_back(name);
+        }
+    }
+
+    /// The next table to look at, if there is room for one.
+    fn next(&mut self) -> Option<TableName> {
+        if self.busy.len() >= TABLES_CONCURRENCY {
+            return None;
+        }
+        let name = self.due.pop_front()?;
+        self.busy.insert(name.clone());
+        Some(name)
+    }
+}
+
+async fn look(env: &Env, fleet: Arc<Fleet>, reporter: &Reporter, name: TableName) -> TableName {
     let panicked = |_| Err(Error::internal("panicked"));
     let collected =
-        AssertUnwindSafe(collect(env, fleet, reporter, &name)).catch_unwind().await.unwrap_or_else(panicked);
+        AssertUnwindSafe(collect(env, &fleet, reporter, &name)).catch_unwind().await.unwrap_or_else(panicked);
     match collected {
         Ok(()) => {}
         // The scheduler finds out by itself, and forgets the table.
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => reporter.collection_failed(&name, &error),
     }
+    name
 }
 
 async fn collect(env: &Env, fleet: &Fleet, reporter: &Reporter, name: &TableName) -> Result<()> {

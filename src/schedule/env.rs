@@ -1,6 +1,7 @@
 //! What every run shares within one process: clock, memory, caches, and the runs under way.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -27,9 +28,34 @@ pub struct Env {
     /// A run is given up after this.
     pub run_timeout: Duration,
     /// What an older run left behind is provably garbage: the longest run timeout that this process has had.
-    pub run_over_after: Duration,
+    pub run_over_after: Longest,
     /// Set when the process shall stop.
     pub cancel: CancellationToken,
+}
+
+/// The longest of the times that it was told. Clones share it, to the millisecond.
+#[derive(Debug, Clone)]
+pub struct Longest(Arc<AtomicU64>);
+
+impl Longest {
+    /// The first time.
+    pub fn new(time: Duration) -> Self {
+        let longest = Self(Arc::default());
+        longest.tell(time);
+        longest
+    }
+
+    /// Another time.
+    pub fn tell(&self, time: Duration) {
+        // Rounded up: longer only keeps more.
+        let ms = u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+        self.0.fetch_max(ms, Ordering::Relaxed);
+    }
+
+    /// The longest so far.
+    pub fn get(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::Relaxed))
+    }
 }
 
 /// The runs under way.

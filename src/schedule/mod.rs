@@ -11,4 +11,5 @@ pub mod rewrite_data_files;
 pub mod run_table;
 pub mod scheduler;
 pub mod settings;
+mod silence;
 mod worker;

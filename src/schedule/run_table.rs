@@ -28,6 +28,8 @@ use crate::telemetry;
 
 const EXPIRE: &str = Action::ExpireSnapshots.as_str();
 const ORPHANS: &str = Action::RemoveOrphanFiles.as_str();
+/// Longest wait for a catalog to tell of a table, with all attempts.
+const LOAD_WITHIN: Duration = Duration::from_secs(120);
 const DISABLED: &str = "disabled by the policy";
 
 /// A run from its first step to its last.
@@ -157,10 +159,14 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Loads the table. [`ErrorKind::NotFound`] if it is gone.
+    /// Loads the table. [`ErrorKind::NotFound`] if it is gone, [`ErrorKind::Unavailable`] also if the catalog is silent for long:
+    /// who waits holds a place that tables of other catalogs could use.
     pub async fn load(fleet: &Fleet, name: &TableName) -> Result<Self> {
         let resolved = fleet.policy(name)?;
-        let table = fleet.open(name).await?;
+        let table = tokio::time::timeout(LOAD_WITHIN, fleet.open(name)).await.unwrap_or_else(|_| {
+            let (catalog, seconds) = (&name.catalog, LOAD_WITHIN.as_secs());
+            Err(Error::unavailable(format!("load table {name}: catalog {catalog} has not answered within {seconds} s")))
+        })?;
         let commit_interval = commit_interval(&table.loaded, &resolved.policy);
         Ok(Self { table, resolved, commit_interval })
     }
@@ -334,7 +340,7 @@ impl Subject {
         OrphanRequest {
             policy: &self.resolved.policy,
             commit_interval: self.commit_interval,
-            run_timeout: env.run_over_after,
+            run_timeout: env.run_over_after.get(),
             now_ms: env.clock.now_ms(),
             is_active,
             neighbours,

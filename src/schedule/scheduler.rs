@@ -19,6 +19,7 @@ use crate::schedule::env::Env;
 use crate::schedule::fleet::Change;
 use crate::schedule::run_table::Run;
 use crate::schedule::settings::Settings;
+use crate::schedule::silence::{SILENT_AFTER, Silence};
 use crate::schedule::worker::{Finished, Listing, Progressed, Shared};
 
 /// How often the loop looks for due tables.
@@ -37,6 +38,7 @@ pub struct Scheduler {
     /// Pauses of tables that are gone. A table that is dropped and registered again, or missing from one listing, stays paused.
     left_paused: HashMap<TableName, Pause>,
     tables: HashMap<TableName, Entry>,
+    silence: Silence,
     workers: JoinSet<Finished>,
     /// As it was told last.
     queue: Queue,
@@ -53,6 +55,7 @@ impl Scheduler {
             concurrent_tables: 1,
             paused: None,
             left_paused: HashMap::new(),
+            silence: Silence::default(),
             tables: HashMap::new(),
             workers: JoinSet::new(),
             queue: Queue::default(),
@@ -117,9 +120,10 @@ impl Scheduler {
         self.concurrent_tables = settings.concurrent_tables.max(1);
         let env = &mut self.shared.env;
         env.run_timeout = settings.run_timeout;
-        env.run_over_after = env.run_over_after.max(settings.run_timeout);
+        env.run_over_after.tell(settings.run_timeout);
         let before = std::mem::replace(&mut self.shared.fleet, settings.fleet);
         for catalog in before.catalog_names().iter().filter(|name| !self.shared.fleet.has_catalog(name)) {
+            self.silence.answered(catalog);
             self.shared.reporter.catalog_gone(catalog);
         }
         let mut changed = Vec::new();
@@ -142,6 +146,7 @@ impl Scheduler {
         if !Arc::ptr_eq(&fleet, &self.shared.fleet) {
             return;
         }
+        self.silence.answered(&catalog);
         let now = self.now_ms();
         let names: HashSet<TableName> = names.into_iter().collect();
         let mut gone = Vec::new();
@@ -238,10 +243,20 @@ impl Scheduler {
             due.extend(waiting.map(|(name, entry)| (entry.turn(), name.clone())));
         }
         due.sort_unstable();
-        let free = self.concurrent_tables.saturating_sub(self.workers.len()).min(due.len());
-        let left = due.split_off(free);
-        for (_, name) in due {
-            self.start(name);
+        let (waiting, silent) = self.silence.waiting(now);
+        for catalog in silent {
+            let seconds = SILENT_AFTER.as_secs();
+            let error =
+                Error::unavailable(format!("{catalog} has not told of a table that was asked for {seconds} s ago"));
+            self.shared.reporter.catalog_failed(&catalog, &error);
+        }
+        let mut left = Vec::new();
+        for (turn, name) in due {
+            if self.workers.len() < self.concurrent_tables + waiting && self.silence.admits(&name) {
+                self.start(name);
+            } else {
+                left.push((turn, name));
+            }
         }
         let oldest = left.iter().map(|((_, at_ms), _)| now.saturating_sub(*at_ms)).max().unwrap_or(0);
         let queue = Queue {
@@ -260,13 +275,23 @@ impl Scheduler {
         let Some(entry) = self.tables.get_mut(&name) else { return };
         let (step, quarantine) = (entry.next.step, entry.quarantine.clone());
         let (run, task) = entry.begin(|| Run::start(&self.shared.env));
-        self.workers.spawn(self.shared.clone().work(name, run, task, step, quarantine));
+        let loaded = self.silence.begin(&name, self.shared.env.clock.now_ms());
+        self.workers.spawn(self.shared.clone().work(name, run, task, step, quarantine, loaded));
     }
 
     fn finish(&mut self, finished: Result<Finished, JoinError>) {
         // Workers catch their panics and are aborted only with the scheduler itself.
         let Ok(Finished { name, run, step, progress }) = finished else { return };
         let now = self.now_ms();
+        let unavailable = match &progress {
+            Progressed::NotBegun(error) if error.kind() == ErrorKind::Unavailable => Some(error),
+            _ => None,
+        };
+        if self.silence.end(&name, unavailable.is_some())
+            && let Some(error) = unavailable
+        {
+            self.shared.reporter.catalog_failed(&name.catalog, error);
+        }
         let Some(entry) = self.tables.get_mut(&name) else { return };
         if matches!(&progress, Progressed::NotBegun(error) if error.kind() == ErrorKind::NotFound) {
             self.forget(&name);

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -76,7 +77,7 @@ pub(super) enum Progressed {
 }
 
 impl Shared {
-    /// Does the task; panics end here.
+    /// Does the task; panics end here. `loaded` is raised once the catalog has told of the table.
     pub(super) async fn work(
         self,
         name: TableName,
@@ -84,15 +85,16 @@ impl Shared {
         task: Task,
         step: Step,
         quarantine: Option<String>,
+        loaded: Arc<AtomicBool>,
     ) -> Finished {
         // What a panic leaves behind is dropped or lies behind locks that bear it.
-        let work = AssertUnwindSafe(self.advance(&name, run, task.clone(), quarantine)).catch_unwind();
+        let work = AssertUnwindSafe(self.advance(&name, run, task.clone(), quarantine, &loaded)).catch_unwind();
         // A look at a table is no run yet.
         let span = if matches!(task, Task::Do(_)) { run.span(&name) } else { Span::none() };
         let progress = match work.instrument(span.clone()).await {
             Ok(Ok(progress)) => progress,
             Ok(Err(error)) => Progressed::NotBegun(error),
-            Err(panic) => Progressed::Panicked(Error::internal(format!("panicked: {}", panic_text(panic.as_ref())))),
+            Err(panic) => Progressed::Panicked(panicked(panic.as_ref())),
         };
         if let Progressed::Stepped(done, _) = &progress {
             let outcome = done.report.outcome();
@@ -101,9 +103,17 @@ impl Shared {
         Finished { name, run, step, progress }
     }
 
-    async fn advance(&self, name: &TableName, run: Run, task: Task, quarantine: Option<String>) -> Result<Progressed> {
+    async fn advance(
+        &self,
+        name: &TableName,
+        run: Run,
+        task: Task,
+        quarantine: Option<String>,
+        loaded: &AtomicBool,
+    ) -> Result<Progressed> {
         let Self { env, fleet, reporter } = self;
         let subject = Subject::load(fleet, name).await?;
+        loaded.store(true, Ordering::Relaxed);
         let metadata_location = subject.table.loaded.metadata_location.clone();
         let step = match task {
             Task::Look(waiting) => return self.look(name, run, &subject, waiting.as_ref()).map(Progressed::Looked),
@@ -150,7 +160,9 @@ impl Shared {
     /// Asks a catalog for its tables, again and again. Each answer comes with the fleet that was asked.
     pub(super) async fn discover(self, catalog: String, found: mpsc::Sender<Listing>) {
         loop {
-            match self.fleet.discover(&catalog).await {
+            // One bad answer must not end the listing for good.
+            let asked = AssertUnwindSafe(self.fleet.discover(&catalog)).catch_unwind().await;
+            match asked.unwrap_or_else(|panic| Err(panicked(panic.as_ref()))) {
                 Ok(names) => {
                     self.reporter.catalog_reached(&catalog);
                     let listing = Listing { fleet: self.fleet.clone(), catalog: catalog.clone(), names };
@@ -172,7 +184,7 @@ pub(super) struct Listing {
     pub(super) names: Vec<TableName>,
 }
 
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
+fn panicked(panic: &(dyn Any + Send)) -> Error {
     let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("without a message")
+    Error::internal(format!("panicked: {}", text.unwrap_or("without a message")))
 }

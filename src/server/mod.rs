@@ -26,12 +26,11 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 pub use health::{Check, Liveness, Readiness};
-use limits::Limited;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::report::metrics::Metrics;
 use crate::telemetry::FilterHandle;
 
@@ -88,16 +87,16 @@ async fn with_headers(request: Request, next: Next) -> Response {
 
 /// Answers until `shutdown`, and then for at most five seconds more.
 pub async fn serve(listener: TcpListener, state: ServerState, shutdown: CancellationToken) -> Result<()> {
-    let server =
-        axum::serve(Limited::new(listener), router(state)).with_graceful_shutdown(shutdown.clone().cancelled_owned());
+    let server = limits::serve(listener, router(state), shutdown.clone());
     let deadline = async {
         shutdown.cancelled().await;
         tokio::time::sleep(DRAIN).await;
     };
     tokio::select! {
-        result = server => result.map_err(|e| Error::internal(format!("serve HTTP: {e}"))),
-        () = deadline => Ok(()),
+        () = server => {}
+        () = deadline => {}
     }
+    Ok(())
 }
 
 async fn livez(State(state): State<ServerState>, Query(query): Query<HashMap<String, String>>) -> Response {

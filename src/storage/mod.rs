@@ -85,7 +85,10 @@ pub trait StoreWriter: Send {
 pub fn open(properties: &HashMap<String, String>) -> StoreRef {
     let clock = SystemClock::shared();
     let settings = Settings::new(properties.clone(), TableCredentials::default(), None, Arc::clone(&clock));
-    Arc::new(Router { local: LocalStore::new(), s3: S3Store::new(settings, clock, Arc::new(NoObserver)) })
+    Arc::new(Router {
+        local: LocalStore::new(),
+        s3: S3Store::new(settings, clock, Arc::new(NoObserver), WritePermit::always()),
+    })
 }
 
 /// The store for a table's files, with what its catalog lent for them. `source` is asked for new credentials before the
@@ -104,7 +107,8 @@ pub fn for_table(
     let lent =
         TableCredentials { config: table.config.clone(), storage_credentials: table.storage_credentials.clone() };
     let settings = Settings::new(catalog_properties.clone(), lent, Some(source), Arc::clone(&clock));
-    let router = Router { local: LocalStore::new(), s3: S3Store::new(settings, clock, Arc::clone(&observer)) };
+    let s3 = S3Store::new(settings, clock, Arc::clone(&observer), permit.clone());
+    let router = Router { local: LocalStore::new(), s3 };
     router.pick(table.metadata.location())?;
     Ok(InstrumentedStore::wrap(Arc::new(router), observer, permit))
 }

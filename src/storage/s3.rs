@@ -31,6 +31,7 @@ use crate::catalog::RequestObserver;
 use crate::clock::Clock;
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::http_client::{self, Backoff};
+use crate::permit::WritePermit;
 
 /// Property: whether the store honours `If-None-Match: *`; true unless set.
 pub const CONDITIONAL_WRITES: &str = "s3.conditional-writes";
@@ -55,6 +56,8 @@ struct Inner {
     requests: Semaphore,
     clock: Arc<dyn Clock>,
     observer: Arc<dyn RequestObserver>,
+    /// Asked before each delete: taking a batch apart can take long.
+    may_delete: WritePermit,
 }
 
 /// An object's place: the way to its bucket, and its key.
@@ -64,13 +67,19 @@ pub(super) struct Place {
 }
 
 impl S3Store {
-    pub(super) fn new(settings: Settings, clock: Arc<dyn Clock>, observer: Arc<dyn RequestObserver>) -> Self {
+    pub(super) fn new(
+        settings: Settings,
+        clock: Arc<dyn Clock>,
+        observer: Arc<dyn RequestObserver>,
+        may_delete: WritePermit,
+    ) -> Self {
         let inner = Inner {
             settings: Arc::new(settings),
             buckets: Mutex::default(),
             requests: Semaphore::new(REQUESTS_MAX),
             clock,
             observer,
+            may_delete,
         };
         Self { inner: Arc::new(inner) }
     }
@@ -129,12 +138,17 @@ impl Inner {
         self.requests.acquire().await.map_err(|_| Error::internal("the request limit is gone"))
     }
 
+    /// One request to delete keys of the bucket and with the credentials of `path`.
+    async fn delete(&self, path: &str, keys: &[String]) -> Result<()> {
+        self.may_delete.check()?;
+        self.request("delete", path, |place| delete_keys(place.bucket.retrying, keys.to_owned())).await
+    }
+
     async fn delete_one(&self, path: &str) -> Result<()> {
+        let keys = [split(path)?.key.to_owned()];
         let mut attempt = 0;
         loop {
-            let outcome =
-                self.request("delete", path, |place| delete_keys(place.bucket.retrying, vec![place.key])).await;
-            let Err(error) = outcome else { return Ok(()) };
+            let Err(error) = self.delete(path, &keys).await else { return Ok(()) };
             let wait = DELETE_BACKOFF.wait(attempt, self.clock.uuid().as_u128(), None);
             match wait {
                 Some(wait) if throttled(&error) => tokio::time::sleep(wait).await,
@@ -151,8 +165,7 @@ impl Inner {
         let [first, ..] = paths else { return Vec::new() };
         let keys: Result<Vec<String>> = paths.iter().map(|path| Ok(split(path)?.key.to_owned())).collect();
         if let Ok(keys) = keys {
-            let whole = self.request("delete", first, |place| delete_keys(place.bucket.retrying, keys.clone())).await;
-            match whole {
+            match self.delete(first, &keys).await {
                 Ok(()) => return paths.iter().map(|_| Ok(())).collect(),
                 Err(error) => tracing::debug!(%error, "batch delete failed, deleting one by one"),
             }

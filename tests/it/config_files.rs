@@ -184,6 +184,18 @@ fn check_tells_by_its_exit_code_and_lists_everything() {
     assert!(text.contains("warning: catalogs.lake.auth.token: secret from environment variable"), "{text}");
     assert!(text.ends_with(" 1 warning\n"), "{text}");
 
+    let more = "[server]\nadmin-token = { env = 'ICEWRIGHT_TEST_SURELY_UNSET' }\n[traces]\nendpoint = 'http://collector:4318'\n\
+                headers = { x = { env = 'ICEWRIGHT_TEST_SURELY_UNSET' } }\n";
+    std::fs::write(&path, format!("{unset}{more}")).expect("writable");
+    let mut out = Vec::new();
+    assert_eq!(check(&path, &mut out), 0);
+    let text = String::from_utf8(out).expect("UTF-8");
+    for key in ["server.admin-token: secret from", "traces.headers.x: secret from"] {
+        assert!(text.contains(&format!("warning: {key} environment variable")), "{text}");
+    }
+    let clear = ":9:1: warning: traces.headers: the secret travels unencrypted, since the endpoint is plain http";
+    assert!(text.contains(clear) && text.ends_with(" 4 warnings\n"), "{text}");
+
     std::fs::write(&path, "[limits]\nmemory = 4\nconcurrent-tables = 0\n").expect("writable");
     let mut out = Vec::new();
     assert_eq!(check(&path, &mut out), 2);
@@ -341,7 +353,6 @@ delay = "2h"
 
 #[test]
 fn a_memory_budget_below_a_usual_file_group_is_warned_of() {
-    assert_eq!(icewright::config::USUAL_GROUP_BYTES, icewright::rewrite::memory::usual_group_bytes());
     for (memory, warned) in [("64MiB", true), ("431MiB", true), ("432MiB", false), ("4GiB", false)] {
         let warnings = parse(&EXAMPLE.replace("memory = \"4GiB\"", &format!("memory = \"{memory}\""))).warnings;
         let found = warnings.iter().any(|w| w.key == "limits.memory" && w.cure.contains("\"432MiB\""));

@@ -290,6 +290,23 @@ async fn an_edited_lease_ends_leadership_at_the_next_look() {
     assert_eq!(api.holder(), "somebody");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_gets_no_answer_shows_that_it_lives_within_a_minute() {
+    let line = Line::new(&Api::default(), 1);
+    line.set(Trouble { cut: true, ..Trouble::default() });
+    let (lease_duration, renew_deadline, retry_period) =
+        (Duration::from_secs(600), Duration::from_secs(500), Duration::from_secs(30));
+    let timing = Timing { lease_duration, renew_deadline, retry_period };
+    let clock = Arc::new(SetClock::new(0));
+    let mut election = Election::new("a", timing, Box::new(line), clock, WritePermit::withheld());
+    let shown = Mutex::new(vec![Instant::now()]);
+    let (stop, each_round) = (CancellationToken::new(), || shown.lock().unwrap().push(Instant::now()));
+    let watched = tokio::time::timeout(Duration::from_secs(3600), election.win(&stop, each_round));
+    assert!(watched.await.is_err(), "it never leads");
+    let shown = shown.lock().unwrap();
+    assert!(shown.len() > 60 && shown.windows(2).all(|pair| pair[1] - pair[0] < Duration::from_secs(60)), "{shown:?}");
+}
+
 /// The same Lease over HTTP, for whoever has the token.
 async fn serve(api: Api, token: &'static str) -> Cluster {
     type Shared = State<(Api, &'static str)>;

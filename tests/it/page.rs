@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::interop::process::{ICEWRIGHT, Process, free_port, installed, output};
+use crate::interop::process::{ICEWRIGHT, Process, free_port, installed, node, output};
 
 /// Bytes of all files of the page together, and lines of each.
 const BYTES_MAX: usize = 100_000;
@@ -15,7 +15,7 @@ fn root() -> &'static Path {
 }
 
 fn script(name: &str) -> Command {
-    let mut command = Command::new("node");
+    let mut command = Command::new(node());
     command
         .arg(root().join("tests/page").join(name))
         .env("ICEWRIGHT_PAGE_MODULES", installed("page"))

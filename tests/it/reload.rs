@@ -114,6 +114,13 @@ impl Bench {
         Self { reloader, settings, metrics, builds }
     }
 
+    /// Looks at the file twice, so that a change counts.
+    async fn look(&mut self) {
+        self.reloader.look().await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        self.reloader.look().await;
+    }
+
     fn shown(&self, series: &str) -> f64 {
         let text = self.metrics.gather().expect("metrics");
         let line = text.lines().find(|line| line.strip_prefix(series).is_some_and(|rest| rest.starts_with(' ')));
@@ -147,11 +154,11 @@ impl Bench {
 async fn a_swapped_link_is_a_new_file_and_a_bad_one_changes_nothing() {
     let mut mount = Mount::new(BASE);
     let mut bench = Bench::new(&mount.file());
-    bench.reloader.look().await;
+    bench.look().await;
     assert_eq!((bench.reloads().0, bench.published()), (0.0, false), "nothing new");
 
     mount.swap(&BASE.replace("1h", "2h"));
-    bench.reloader.look().await;
+    bench.look().await;
     assert_eq!(bench.reloads(), (1.0, 0.0, 1.0));
     assert!(bench.published() && bench.every() == "Every(7200s)", "{}", bench.every());
     assert_eq!(bench.builds.load(Ordering::Relaxed), 0, "its catalog stays");
@@ -159,17 +166,17 @@ async fn a_swapped_link_is_a_new_file_and_a_bad_one_changes_nothing() {
     for bad in [BASE.replace("1h", "soon"), BASE.replace("[catalogs.lake]", "[catalogs.pond]"), String::new()] {
         let before = bench.reloads();
         mount.swap(&bad);
-        bench.reloader.look().await;
-        bench.reloader.look().await;
+        bench.look().await;
+        bench.look().await;
         assert_eq!(bench.reloads(), (1.0, before.1 + 1.0, 0.0), "told once: {bad}");
         assert!(!bench.published() && bench.every() == "Every(7200s)");
     }
     std::fs::remove_file(mount.dir.path().join("..data")).expect("remove");
-    bench.reloader.look().await;
+    bench.look().await;
     assert_eq!(bench.reloads(), (1.0, 4.0, 0.0), "no file at all");
 
     mount.swap(&BASE.replace("1h", "2h"));
-    bench.reloader.look().await;
+    bench.look().await;
     assert_eq!(bench.reloads(), (2.0, 4.0, 1.0));
 }
 
@@ -188,12 +195,42 @@ async fn a_file_in_the_middle_of_being_written_is_left_alone() {
     // The first half is a valid file of its own.
     let (half, whole) = (BASE.replace("1h", "2h"), BASE.replace("1h", "3h"));
     std::fs::write(mount.file(), half).expect("write");
+    for _ in 0..2 {
+        bench.reloader.look().await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    std::fs::write(mount.file(), &whole).expect("write");
+    bench.reloader.look().await;
+    tokio::time::sleep(Duration::from_millis(1_900)).await;
+    bench.reloader.look().await;
+    assert_eq!((bench.reloads().0, bench.published()), (0.0, false), "nothing said the same for two seconds");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    bench.reloader.look().await;
+    assert_eq!((bench.reloads(), bench.every().as_str()), ((1.0, 0.0, 1.0), "Every(10800s)"));
+
+    // What was taken back before is no change.
+    std::fs::write(mount.file(), BASE).expect("write");
+    bench.reloader.look().await;
+    std::fs::write(mount.file(), &whole).expect("write");
+    bench.look().await;
+    std::fs::write(mount.file(), BASE).expect("write");
+    bench.reloader.look().await;
+    assert_eq!(bench.reloads().0, 1.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_says_that_a_file_is_complete_need_not_wait() {
+    let mount = Mount::new(BASE);
+    let mut bench = Bench::new(&mount.file());
+    std::fs::write(mount.file(), BASE.replace("1h", "2h")).expect("write");
     let rest = async {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        std::fs::write(mount.file(), whole).expect("write");
+        std::fs::write(mount.file(), BASE.replace("1h", "3h")).expect("write");
     };
-    tokio::join!(bench.reloader.look(), rest);
+    let start = tokio::time::Instant::now();
+    tokio::join!(bench.reloader.reload(), rest);
     assert_eq!((bench.reloads(), bench.every().as_str()), ((1.0, 0.0, 1.0), "Every(10800s)"));
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -203,12 +240,12 @@ async fn what_waits_for_a_restart_is_a_warning_each_time() {
     let fixed = "[server]\nlisten = \"127.0.0.1:1\"\n[limits]\nmemory = \"1GiB\"\nconcurrent-tables = 7\n";
     for every in ["2h", "3h"] {
         mount.swap(&format!("{fixed}{}", BASE.replace("1h", every)));
-        bench.reloader.look().await;
+        bench.look().await;
         assert_eq!(bench.shown("icewright_config_warnings"), 2.0);
         assert_eq!(bench.settings.borrow().concurrent_tables, 7);
     }
     mount.swap(BASE);
-    bench.reloader.look().await;
+    bench.look().await;
     assert_eq!(bench.shown("icewright_config_warnings"), 0.0);
 }
 
@@ -219,14 +256,14 @@ async fn a_catalog_is_made_anew_when_its_section_or_its_secrets_change() {
     let mut mount = Mount::new(BASE);
     let mut bench = Bench::new(&mount.file());
     mount.swap(&with_key);
-    bench.reloader.look().await;
-    bench.reloader.look().await;
+    bench.look().await;
+    bench.look().await;
     assert_eq!(bench.reloads(), (0.0, 1.0, 0.0), "the secret is missing, which is told once");
     assert!(!bench.published());
 
     let key = mount.dir.path().join("key");
     std::fs::write(&key, "first").expect("write");
-    bench.reloader.look().await;
+    bench.look().await;
     assert_eq!(bench.reloads(), (1.0, 1.0, 1.0), "it came, though the file is the same");
     assert!(bench.published());
     assert_eq!(bench.builds.load(Ordering::Relaxed), 1);

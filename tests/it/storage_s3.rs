@@ -210,6 +210,27 @@ async fn a_good_batch_is_one_request() {
     assert!(server.received()[0].body_text().contains("<Key>t/17 &amp;&lt;%</Key>"));
 }
 
+#[tokio::test]
+async fn a_batch_that_is_taken_apart_ends_with_the_permit() {
+    let permit = WritePermit::withheld();
+    let revoked = permit.clone();
+    let server = HttpServer::start(move |request: &Received| {
+        if request.method == "DELETE" {
+            revoked.revoke();
+        }
+        s3_error(503, "SlowDown")
+    });
+    permit.grant(tokio::time::Instant::now() + std::time::Duration::from_secs(600));
+    let lender = Arc::new(Lender { calls: AtomicUsize::new(0), credentials: Mutex::default() });
+    let base = HashMap::from([("s3.region".to_owned(), "us-east-1".to_owned())]);
+    let store = storage::for_table(&base, &table(&server), lender, Arc::new(NoObserver), permit).unwrap();
+    let report = delete_files(store.as_ref(), &["s3://bkt/t/a".to_owned()], Proof::Orphan).await;
+    let kinds: Vec<_> = report.failed.iter().map(|(_, error)| error.kind()).collect();
+    assert_eq!((report.deleted.len(), kinds), (0, vec![ErrorKind::Cancelled]));
+    // Without the permit not even the next try is sent; how often one request is repeated within is the client's matter.
+    assert!(server.received().iter().any(|request| request.method == "DELETE"), "the batch was taken apart");
+}
+
 struct Lender {
     calls: AtomicUsize,
     credentials: Mutex<Vec<StorageCredential>>,

@@ -380,6 +380,15 @@ await drive(mock.url, {
     );
   },
 
+  async "nothing waits for a worker while the daemon is paused"(visit) {
+    const page = await visit("#/");
+    const queued = () => page.locator(".chip.queued .number").textContent();
+    await until("tables that wait", queued, (number) => number > 0);
+    world.status.paused = { reason: "", "since-ms": Date.now() };
+    await until("none to wait", queued, (number) => number === "0");
+    world.status.paused = null;
+  },
+
   async "a small screen is enough"(visit) {
     const page = await visit(open(PLAIN));
     await page.setViewportSize({ width: 360, height: 740 });

@@ -145,8 +145,7 @@ function last(t) {
 function next(t) {
   const due = t["next-step"];
   if (!due || t.paused || isRunning(t)) return h("span", { class: "dim" }, "–");
-  const what = due.step === "clean-up" ? "clean-up" : "rewrite";
-  return h("span", { title: due.why }, `${what} `, time(due["at-ms"], "due"));
+  return h("span", { title: due.why }, `${due.step} `, time(due["at-ms"], "due"));
 }
 
 /** Unhealthy first, unless asked otherwise; equals by name, so that no row jumps about. */

@@ -128,7 +128,7 @@ export function fleetView(remember) {
     for (const { key, button, number } of chips) {
       const accepts = CHIPS.find(([name]) => name === key)[2];
       const total = tables.reduce((sum, table) => sum + (accepts(table) ? 1 : 0), 0);
-      setText(number, key === "running" && status ? `${total} of ${status.queue.limit}` : count(total));
+      setText(number, key === "running" && status ? `${Math.max(total, status.queue.running)} of ${status.queue.limit}` : count(total));
       button.setAttribute("aria-pressed", String(ask.show === key));
       button.classList.toggle("zero", total === 0);
     }
@@ -160,8 +160,10 @@ export function fleetView(remember) {
 
   function drawRunning(busy) {
     setText(running.number, busy.length ? String(busy.length) : "");
-    running.empty.hidden = busy.length > 0;
-    setText(running.empty, "Nothing runs at the moment.");
+    // Workers that have begun and not got as far as a step.
+    const waiting = Math.max(0, (status?.queue.running ?? 0) - busy.length);
+    running.empty.hidden = busy.length > 0 && waiting === 0;
+    setText(running.empty, waiting ? `${plural(waiting, "table")} being looked at.` : "Nothing runs at the moment.");
     const started = (t) => t.progress?.["started-at-ms"] ?? 0;
     const order = [...busy].sort((a, b) => started(a) - started(b) || (a.table < b.table ? -1 : 1));
     keyed(

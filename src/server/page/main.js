@@ -6,6 +6,7 @@ import { byId, h, memo, put, setText } from "./dom.js";
 import { plural, setNow, tick, time, timeOfDay } from "./format.js";
 import { fleetView } from "./fleet.js";
 import { tableView } from "./table.js";
+import { setDaemonPaused } from "./words.js";
 
 const EVERY_MS = 2000;
 /** Asking takes at most one part in so many of the time: far from a large fleet it is asked less often. */
@@ -96,6 +97,7 @@ async function ask() {
     const [state, data] = await Promise.all([get("api/v1/status"), asked.load().catch((error) => error)]);
     status = state;
     setNow(state["now-ms"]);
+    setDaemonPaused(state.paused !== null);
     connected();
     showHeader();
     if (asked === view) {

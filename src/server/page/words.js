@@ -51,7 +51,7 @@ const REASONS = {
   ],
   overdue: [
     "overdue",
-    "The last success is too long ago. See below whether runs fail, wait for a worker (limits.concurrent-tables) or are paused.",
+    "The next step is due and has waited longer than one period. See below whether it fails and is tried again later, or waits for a worker (limits.concurrent-tables).",
   ],
   unreadable: [
     "unreadable",
@@ -76,16 +76,25 @@ export const isFailure = (outcome) => outcome === "failed" || outcome === "confl
 /** Whether a worker is busy with the table. */
 export const isRunning = (table) => table.step !== "idle" && table.step !== "delay";
 
-/** Whether the table's next step is due and waits for a worker. */
-export const isQueued = (table, nowMs) =>
-  !isRunning(table) && !table.paused && table["next-step"] !== null && table["next-step"]["at-ms"] <= nowMs;
+let daemonPaused = false;
+/** Whether the whole daemon is paused, as it said last. */
+export const setDaemonPaused = (paused) => (daemonPaused = paused);
 
-/** The run that ended last, of whichever action. */
-export const lastRun = (table) =>
-  Object.values(table["last-runs"] ?? {}).reduce(
-    (last, run) => (last && last["finished-at-ms"] >= run["finished-at-ms"] ? last : run),
-    null,
-  );
+/** Whether the table's next step is due and waits for a worker. What is paused waits for somebody. */
+export const isQueued = (table, nowMs) =>
+  !daemonPaused &&
+  !isRunning(table) &&
+  !table.paused &&
+  table["next-step"] !== null &&
+  table["next-step"]["at-ms"] <= nowMs;
+
+/** The run that ended last, of whichever action; of an action that failed first, since another's success does not mend it. */
+export function lastRun(table) {
+  const runs = Object.values(table["last-runs"] ?? {});
+  const failed = runs.filter((run) => isFailure(run.outcome));
+  const newest = (last, run) => (last && last["finished-at-ms"] >= run["finished-at-ms"] ? last : run);
+  return (failed.length ? failed : runs).reduce(newest, null);
+}
 
 export const deleteFiles = (stats) =>
   stats["position-delete-files"] + stats["equality-delete-files"] + stats["deletion-vectors"];

@@ -14,7 +14,7 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use crate::interop::process::installed;
+use crate::interop::process::{installed, node};
 
 /// The oldest version that Chart.yaml allows, and the newest that there are schemas for.
 const KUBERNETES: [&str; 2] = ["1.25", "1.37"];
@@ -59,7 +59,7 @@ fn judged(manifests: &str) -> Vec<Value> {
     if !monitoring.is_empty() {
         let program = root().join("tests/interop/kube/monitoring.mjs");
         let input = serde_json::to_vec(&monitoring).expect("JSON");
-        pass(Command::new("node").arg(program).arg(installed("kube")), &input);
+        pass(Command::new(node()).arg(program).arg(installed("kube")), &input);
     }
     objects
 }

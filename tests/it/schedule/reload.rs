@@ -234,6 +234,18 @@ async fn a_shorter_run_timeout_makes_nobody_s_files_garbage_sooner() {
     daemon.stop().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_longer_run_timeout_holds_for_plans_on_demand_as_well() {
+    let lake = Lake::new();
+    let daemon = Daemon::start(&lake, 1);
+    for (timeout, longest) in [(9 * HOUR, 9 * HOUR), (HOUR, 9 * HOUR)] {
+        daemon.settings.send_modify(|settings| settings.run_timeout = timeout);
+        tokio::time::sleep(MINUTE).await;
+        assert_eq!(daemon.env.run_over_after.get(), longest);
+    }
+    daemon.stop().await;
+}
+
 type Hook = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
 
 /// Does something right before it lists tables, and otherwise never answers.
@@ -287,4 +299,20 @@ async fn a_listing_under_way_says_nothing_about_new_policies() {
     }
     assert_eq!(lake.snapshots("t").await, 2, "untouched");
     daemon.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listing_that_panics_is_tried_again() {
+    let lake = Lake::new();
+    lake.create("t");
+    let hook: Hook = Arc::new(Mutex::new(Some(Box::new(|| panic!("a bug")))));
+    let catalog = Arc::new(Hooked { inner: lake.catalog.clone(), hook: hook.clone() });
+    let member = Member { catalog, ..lake.member() };
+    let fleet = Fleet::new([("lake".to_owned(), member)].into(), policies(ALL, POLICY));
+    let daemon = Daemon::with_fleet(&lake, Arc::new(fleet), 1);
+    until(MINUTE, "the first listing", || async { hook.lock().expect("no panic").is_none() }).await;
+    assert_eq!(daemon.maintained(), [""; 0]);
+    *hook.lock().expect("no panic") = Some(Box::new(|| ()));
+    // It is left as it is: work on the table asks this catalog for its neighbours and waits for good.
+    until(MINUTE, "the next listing", || async { daemon.maintained() == ["lake.db.t"] }).await;
 }

@@ -16,6 +16,7 @@ use icewright::report::health::ReasonKind;
 use icewright::report::metrics::Metrics;
 use icewright::schedule::collector::collect_forever;
 use icewright::schedule::control::{Control, control};
+use icewright::schedule::env::Env;
 use icewright::schedule::fleet::Fleet;
 use icewright::schedule::run_table::Subject;
 use icewright::schedule::scheduler::Scheduler;
@@ -37,6 +38,8 @@ pub(crate) struct Daemon {
     pub(crate) cancel: CancellationToken,
     pub(crate) control: Control,
     pub(crate) settings: watch::Sender<Settings>,
+    /// As whoever plans on demand has it.
+    pub(crate) env: Env,
     pub(crate) scheduler: JoinHandle<()>,
     pub(crate) collector: JoinHandle<()>,
 }
@@ -61,10 +64,10 @@ impl Daemon {
             grace: MINUTE,
         });
         let (control, orders) = control();
-        let cancel = env.cancel.clone();
+        let (cancel, planning) = (env.cancel.clone(), env.clone());
         let collector = tokio::spawn(collect_forever(env.clone(), current.clone(), reporter.clone()));
         let scheduler = tokio::spawn(Scheduler::new(env, current, reporter.clone(), orders).run());
-        Self { metrics, board, reporter, cancel, control, settings, scheduler, collector }
+        Self { metrics, board, reporter, cancel, control, settings, env: planning, scheduler, collector }
     }
 
     /// The value of a series with `labels`, which is there.

@@ -18,7 +18,7 @@ use icewright::policy::PolicySet;
 use icewright::report::run_report::RewriteReport;
 use icewright::rewrite::{MemoryBudget, Progress};
 use icewright::run_id::RunId;
-use icewright::schedule::env::{ActiveRuns, Env};
+use icewright::schedule::env::{ActiveRuns, Env, Longest};
 use icewright::schedule::fleet::{Fleet, Member, OpenStore};
 use icewright::schedule::rewrite_data_files::Watcher;
 use icewright::schedule::run_table::{Run, StepReport, Subject, rewrite_step};
@@ -243,7 +243,7 @@ impl Lake {
             threads: 2,
             active: ActiveRuns::default(),
             run_timeout: 6 * HOUR,
-            run_over_after: 6 * HOUR,
+            run_over_after: Longest::new(6 * HOUR),
             cancel: CancellationToken::new(),
         }
     }

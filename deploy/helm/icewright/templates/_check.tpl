@@ -1,5 +1,52 @@
-{{- /* What no schema can say: fails with every problem at once, each with its cure. */ -}}
+{{- /* What the chart reads of the configuration must be of its kind; `icewright check` looks at the rest. */ -}}
+{{- define "icewright.checkConfig" -}}
+{{- $problems := list }}
+{{- $from := .Values.config | empty | ternary "existingConfigMap.excerpt" "config" }}
+{{- $config := include "icewright.config" . | fromJson }}
+{{- $sections := list "server" "limits" "metrics" "leader-election" "traces" "catalogs" "defaults" "policies" }}
+{{- range $key, $_ := $config }}
+{{- if not (has $key $sections) }}
+{{- $problems = append $problems (printf "%s: %s: unknown key; known here: %s" $from $key (join ", " $sections)) }}
+{{- end }}
+{{- end }}
+{{- if and .Values.config (or (not $config.catalogs) (not (kindIs "map" $config.catalogs))) }}
+{{- $problems = append $problems "config: no catalog is configured; add a section [catalogs.NAME] with at least uri = \"http://...\"" }}
+{{- end }}
+{{- /* For each key its kind, the patterns that all hold for a text, and the cure. */ -}}
+{{- $duration := list "string" (list "^([0-9]+w *)?([0-9]+d *)?([0-9]+h *)?([0-9]+m *)?([0-9]+s *)?([0-9]+ms *)?$" "[1-9]") "a duration above 0, such as \"30s\" or \"1h 30m\"" }}
+{{- $size := list "string" (list "^[0-9]+ *([kMGT]|[KMGT]i)?B$") "a size such as \"512MiB\" or \"4GiB\"" }}
+{{- $name := list "string" (list "^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$") "a name of a-z, 0-9, `-` and `.`" }}
+{{- $switch := list "bool" (list) "true or false" }}
+{{- $election := dict "enabled" $switch "lease" $name "namespace" $name }}
+{{- range $section, $keys := dict "server" (dict "grace" $duration) "limits" (dict "memory" $size) "leader-election" $election }}
+{{- $found := hasKey $config $section | ternary (get $config $section) dict }}
+{{- if not (kindIs "map" $found) }}
+{{- $problems = append $problems (printf "%s: %s = %s: write a section [%s]" $from $section (toJson $found) $section) }}
+{{- $found = dict }}
+{{- end }}
+{{- range $key, $form := $keys }}
+{{- if hasKey $found $key }}
+{{- $value := get $found $key }}
+{{- $fits := kindIs (first $form) $value }}
+{{- range index $form 1 }}{{ $fits = and $fits (regexMatch . $value) }}{{ end }}
+{{- $cure := last $form }}
+{{- if and $fits (eq $key "memory") (lt (include "icewright.bytes" $value | int64) 67108864) }}
+{{- $fits = false }}
+{{- $cure = "at least \"64MiB\"" }}
+{{- end }}
+{{- if not $fits }}
+{{- $problems = append $problems (printf "%s: %s.%s = %s: write %s" $from $section $key (toJson $value) $cure) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- with $problems }}{{ fail (join "\n" .) }}{{ end }}
+{{- end }}
+
+{{- /* What no schema can say: fails with every problem at once, each with its cure; those of the configuration first, as
+the others follow from it. */ -}}
 {{- define "icewright.check" -}}
+{{- include "icewright.checkConfig" . }}
 {{- $problems := list }}
 {{- $config := include "icewright.config" . | fromJson }}
 {{- with .Values }}
@@ -34,11 +81,13 @@
 {{- end }}
 {{- end }}
 {{- $budget := dig "limits" "memory" "" $config }}
-{{- if and .memory $budget }}
-{{- $need := include "icewright.limitMi" $budget }}
-{{- if lt (div (include "icewright.bytes" .memory | int64) 1048576) (int64 $need) }}
-{{- $problems = append $problems (printf "memory: %s is too little for limits.memory = %q in config: %sMi; leave memory out, then it follows" .memory $budget $need) }}
+{{- $need := include "icewright.limitMi" ($budget | default "64MiB") }}
+{{- if and .memory (lt (div (include "icewright.bytes" .memory | int64) 1048576) (int64 $need)) }}
+{{- $what := empty $budget | ternary "the least budget, 64 MiB, and the process itself" (printf "limits.memory = %q in config" $budget) }}
+{{- $problems = append $problems (printf "memory: %s is too little for %s: %sMi; give that or more, or leave memory out" .memory $what $need) }}
 {{- end }}
+{{- if regexMatch "^(127\\.|\\[::1\\])" .listenAddress }}
+{{- $problems = append $problems (printf "listenAddress: %s is reached only inside the pod, and the probes come from outside; give 0.0.0.0 or [::]" .listenAddress) }}
 {{- end }}
 {{- $given := concat (keys .secretEnv) (list) }}
 {{- range .extraEnv }}{{ $given = append $given .name }}{{ end }}
@@ -54,6 +103,6 @@
 {{- end }}
 {{- end }}
 {{- with $problems }}
-{{- fail (printf "\n- %s" (join "\n- " .)) }}
+{{- fail (join "\n" .) }}
 {{- end }}
 {{- end }}
