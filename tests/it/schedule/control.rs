@@ -89,6 +89,9 @@ async fn a_paused_daemon_ends_what_runs_and_begins_nothing() {
     assert_eq!(lake.snapshots("a").await + lake.snapshots("b").await, 5);
     let error = daemon.control.run_now(&name("b")).await.expect_err("paused");
     assert_eq!(error.to_string(), "everything is paused (quiet hours): resume it first");
+    daemon.control.pause(None, String::new()).await.expect("paused");
+    let error = daemon.control.run_now(&name("b")).await.expect_err("paused");
+    assert_eq!(error.to_string(), "everything is paused: resume it first");
 
     daemon.control.resume(None).await.expect("resumed");
     until(2 * HOUR, "b is done", || async { lake.snapshots("b").await == 1 }).await;
