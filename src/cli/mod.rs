@@ -74,7 +74,7 @@ async fn dispatch(command: Command, log: &LogArguments) -> Result<i32> {
     if matches!(command, Command::Run { .. }) {
         // From now on a hang-up ends the process no more: whoever sends one right after the start wants the file read, which
         // is about to happen.
-        signal(SignalKind::hangup()).map_err(|e| Error::internal(format!("listen for SIGHUP: {e}")))?;
+        let _handled = signal(SignalKind::hangup()).map_err(|e| Error::internal(format!("listen for SIGHUP: {e}")))?;
     }
     // It says where spans go.
     let loaded = command.config().map(load).transpose()?;
