@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use arguments::{Arguments, Command, LogArguments};
 use clap::Parser;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Loaded;
@@ -69,12 +70,11 @@ fn code(exit: i32) -> ExitCode {
 }
 
 async fn dispatch(command: Command, log: &LogArguments) -> Result<i32> {
-    use tokio::signal::unix::{SignalKind, signal};
     let cancel = cancel_on_signal(command.is_server())?;
     if matches!(command, Command::Run { .. }) {
         // From now on a hang-up ends the process no more: whoever sends one right after the start wants the file read, which
         // is about to happen.
-        let _handled = signal(SignalKind::hangup()).map_err(|e| Error::internal(format!("listen for SIGHUP: {e}")))?;
+        let _handled = listen(SignalKind::hangup())?;
     }
     // It says where spans go.
     let loaded = command.config().map(load).transpose()?;
@@ -116,9 +116,17 @@ async fn execute(
 async fn until_stopped<T>(cancel: &CancellationToken, work: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::select! {
         biased;
-        () = cancel.cancelled() => Err(Error::new(ErrorKind::Cancelled, "stopped")),
+        () = cancel.cancelled() => Err(stopped()),
         result = work => result,
     }
+}
+
+fn stopped() -> Error {
+    Error::new(ErrorKind::Cancelled, "stopped")
+}
+
+fn listen(kind: SignalKind) -> Result<Signal> {
+    signal(kind).map_err(|e| Error::internal(format!("listen for signals: {e}")))
 }
 
 /// Loads a configuration; problems are printed as `check` prints them.
@@ -130,9 +138,7 @@ fn load(path: &Path) -> Result<Loaded> {
 /// A token that SIGINT and SIGTERM cancel. A second signal ends the process at once; a server's log says so, and other
 /// commands say it to whoever waits.
 fn cancel_on_signal(is_server: bool) -> Result<CancellationToken> {
-    use tokio::signal::unix::{SignalKind, signal};
     let token = CancellationToken::new();
-    let listen = |kind| signal(kind).map_err(|e| Error::internal(format!("listen for signals: {e}")));
     let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
     let cancel = token.clone();
     tokio::spawn(async move {

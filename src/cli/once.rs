@@ -28,10 +28,10 @@ use tracing::Instrument;
 
 use super::progress::Board;
 use super::screen::{self, Screen};
-use super::{print, push, select, sheets, until_stopped};
+use super::{print, push, select, sheets, stopped, until_stopped};
 use crate::config::Config;
 use crate::daemon;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::policy::{TableName, human_duration};
 use crate::report::Outcome;
 use crate::report::push::Pushgateway;
@@ -189,7 +189,7 @@ impl Pass {
             return Ok(());
         }
         report.not_due = Some("the pass was stopped before".into());
-        Err(Error::new(ErrorKind::Cancelled, "stopped"))
+        Err(stopped())
     }
 
     /// Until the clean-ups are due.
