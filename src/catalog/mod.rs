@@ -3,20 +3,23 @@
 
 pub mod auth;
 mod classify;
+mod metadata;
 mod names;
 pub mod rest;
 mod transport;
+mod typed;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use iceberg::spec::{MAIN_BRANCH, SnapshotRef, SnapshotReference, TableMetadata};
+use iceberg::spec::{MAIN_BRANCH, SnapshotReference, TableMetadata};
 use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::error::{Context, Error, Result};
+pub use self::metadata::{Metadata, Snapshot, SnapshotRef, StatisticsFile};
+use crate::error::{Error, Result};
 
 /// Settings, among them secrets, for files whose path starts with a prefix (`storage-credentials` of the REST specification).
 #[derive(Clone, PartialEq, Eq, Deserialize)]
@@ -34,20 +37,21 @@ impl std::fmt::Debug for StorageCredential {
     }
 }
 
-/// Table metadata as a catalog served it, with what the library's type hides.
+/// Table metadata as a catalog served it.
 #[derive(Clone)]
 pub struct LoadedTable {
     /// Where the metadata file lies.
     pub metadata_location: String,
-    /// The parsed metadata.
-    pub metadata: Arc<TableMetadata>,
-    /// Every branch and tag, also those whose snapshot is gone from the metadata. The library gives no access to all refs,
-    /// and refuses the latter, so they are read from the JSON.
+    /// Snapshots, properties, logs, statistics: what can be told of any table, whatever its columns are.
+    pub metadata: Arc<Metadata>,
+    /// Every branch and tag, also those whose snapshot is gone from the metadata.
     pub refs: BTreeMap<String, SnapshotReference>,
     /// The catalog's settings for this table (may hold vended credentials).
     pub config: HashMap<String, String>,
     /// Vended credentials by location prefix.
     pub storage_credentials: Vec<StorageCredential>,
+    /// See [`Self::typed`].
+    typed: Result<Arc<TableMetadata>>,
 }
 
 impl std::fmt::Debug for LoadedTable {
@@ -60,27 +64,33 @@ impl std::fmt::Debug for LoadedTable {
 }
 
 impl LoadedTable {
-    /// Parses a metadata document. A schema with types the library cannot parse is [`crate::error::ErrorKind::Unsupported`].
+    /// Reads a metadata document. Types, transforms and fields that this version does not know are no obstacle.
+    ///
+    /// Errors: [`crate::error::ErrorKind::Unsupported`], naming the part that cannot be read. So is a table whose `main`
+    /// names a snapshot that the metadata does not have: it must not pass for one without data. Other branches and tags
+    /// may name such a snapshot; else no expiry could ever remove them.
     pub fn from_metadata_json(metadata_location: String, json: &Value) -> Result<Self> {
-        let mut refs: BTreeMap<String, SnapshotReference> = match json.get("refs") {
-            Some(refs) if !refs.is_null() => serde_json::from_value(refs.clone()).context(|| "parse refs")?,
-            _ => BTreeMap::new(),
-        };
-        let metadata: TableMetadata = serde_json::from_value(without_dangling_refs(json)).map_err(|e| {
-            Error::unsupported(format!("table metadata {metadata_location} cannot be read by this version: {e}"))
-        })?;
-        // Version 1 metadata may name its current snapshot without a `main` ref.
-        if let (false, Some(id)) = (refs.contains_key(MAIN_BRANCH), metadata.current_snapshot_id()) {
-            let retention = iceberg::spec::SnapshotRetention::branch(None, None, None);
-            refs.insert(MAIN_BRANCH.into(), SnapshotReference::new(id, retention));
-        }
+        let unreadable = |e: Error| e.context(format!("table metadata {metadata_location} cannot be read"));
+        let metadata = Metadata::from_json(json).map_err(unreadable)?;
+        let refs = read_refs(json, metadata.current_snapshot_id()).map_err(unreadable)?;
+        let typed = typed::read(&metadata_location, json, metadata.properties());
         Ok(Self {
             metadata_location,
             metadata: Arc::new(metadata),
             refs,
             config: HashMap::new(),
             storage_credentials: Vec::new(),
+            typed,
         })
+    }
+
+    /// Schemas, partition specs and sort orders in the library's types. **It knows no snapshots, refs, logs or statistics**:
+    /// for these see [`Self::metadata`].
+    ///
+    /// [`crate::error::ErrorKind::Unsupported`], with the reason and the cure, if this version cannot read them. Only what
+    /// reads or writes rows or partition values may ask for this; expiry and the search for garbage need none of it.
+    pub fn typed(&self) -> Result<&Arc<TableMetadata>> {
+        self.typed.as_ref().map_err(Clone::clone)
     }
 
     /// The head of `main`.
@@ -89,20 +99,26 @@ impl LoadedTable {
     }
 }
 
-/// The document without branches and tags that name a snapshot it does not hold: the library would refuse all of it for
-/// one of them, and then no expiry could ever remove it. `main` stays: a table whose head is gone is damaged, and must not
-/// pass for one without data.
-fn without_dangling_refs(json: &Value) -> Value {
-    let mut json = json.clone();
-    let listed = json.get("snapshots").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let known: HashSet<i64> = listed.iter().filter_map(|s| s.get("snapshot-id")?.as_i64()).collect();
-    if let Some(refs) = json.get_mut("refs").and_then(Value::as_object_mut) {
-        refs.retain(|name, reference| {
-            let id = reference.get("snapshot-id").and_then(Value::as_i64);
-            name == MAIN_BRANCH || id.is_none_or(|id| known.contains(&id))
-        });
+/// Branches and tags. Version 1 metadata may name its current snapshot without a `main` branch.
+fn read_refs(json: &Value, current: Option<i64>) -> Result<BTreeMap<String, SnapshotReference>> {
+    let mut refs = match json.get("refs") {
+        None | Some(Value::Null) => BTreeMap::new(),
+        Some(refs) => BTreeMap::<String, SnapshotReference>::deserialize(refs)
+            .map_err(|e| Error::unsupported(format!("refs: {e}")))?,
+    };
+    match (refs.get(MAIN_BRANCH).map(|main| main.snapshot_id), current) {
+        (Some(main), Some(current)) if main == current => {}
+        (Some(main), _) => {
+            let current = current.map_or_else(|| "missing".to_owned(), |id| id.to_string());
+            return Err(Error::unsupported(format!("branch main is at {main}, but current-snapshot-id is {current}")));
+        }
+        (None, Some(current)) => {
+            let retention = iceberg::spec::SnapshotRetention::branch(None, None, None);
+            refs.insert(MAIN_BRANCH.into(), SnapshotReference::new(current, retention));
+        }
+        (None, None) => {}
     }
-    json
+    Ok(refs)
 }
 
 /// What a catalog lends for reaching a table's files.
@@ -161,7 +177,7 @@ impl DeclaredPaths {
     const FURTHER: [&str; 2] = ["write.data.path", "write.metadata.path"];
 
     /// From metadata.
-    pub fn of(metadata: &TableMetadata) -> Self {
+    pub fn of(metadata: &Metadata) -> Self {
         let further = Self::FURTHER.iter().filter_map(|key| metadata.properties().get(*key).cloned());
         Self { location: metadata.location().to_owned(), further: further.collect() }
     }
@@ -241,8 +257,7 @@ mod tests {
         let table = loaded(&json!({"main": main, "live": live, "tag": tag, "dev": branch}), 2).expect("readable");
         let refs: Vec<(&str, i64)> = table.refs.iter().map(|(name, r)| (name.as_str(), r.snapshot_id)).collect();
         assert_eq!(refs, [("dev", 8), ("live", 1), ("main", 2), ("tag", 7)]);
-        assert_eq!(table.metadata.snapshot_for_ref("live").map(|s| s.snapshot_id()), Some(1));
-        assert!(table.metadata.snapshot_for_ref("tag").is_none());
+        assert!(table.metadata.snapshot_by_id(7).is_none());
         assert_eq!(table.current_snapshot().map(|s| s.snapshot_id()), Some(2));
     }
 

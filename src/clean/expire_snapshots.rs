@@ -11,13 +11,14 @@
 use std::collections::{BTreeMap, HashSet};
 
 use futures::{StreamExt, stream};
-use iceberg::spec::{DataContentType, ManifestFile, SnapshotRef, SnapshotReference};
+use iceberg::spec::{DataContentType, ManifestFile, SnapshotReference};
 use tracing::Instrument;
 
 use super::deletion::{Deleted, Deleter, Doomed, refresh, require_deletable};
 use super::ownership::{compare_with_neighbours, read_metadata_text};
 use super::reachable::{READS, Reachable, entries_of, manifests_of};
 use super::report::{ExpireOutcome, ExpireReport, FileKind, Tally};
+use crate::catalog::SnapshotRef;
 use crate::clock::{Clock, Stopwatch};
 use crate::commit::{CommitContext, CommitResult, commit_expire};
 use crate::error::{Context, Error, ErrorKind, Result};
@@ -275,7 +276,11 @@ impl Candidates {
                 continue;
             };
             let list = snapshot.manifest_list();
-            if !retained.contains(list)? && lists.insert(list)? && self.is_own(retained, list, bytes)? {
+            if !list.is_empty()
+                && !retained.contains(list)?
+                && lists.insert(list)?
+                && self.is_own(retained, list, bytes)?
+            {
                 self.lists.push(Doomed { path: list.to_owned(), kind: FileKind::ManifestList, bytes });
             }
             for manifest in found {

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
-use iceberg::spec::{ManifestFile, SnapshotRef};
+use iceberg::spec::ManifestFile;
 
-use crate::catalog::LoadedTable;
-use crate::error::{Error, Result};
-use crate::meta::{PathEntry, read_all_manifest_paths, read_manifest_list_at};
+use crate::catalog::{LoadedTable, SnapshotRef};
+use crate::error::{Context, Result};
+use crate::meta::{PathEntry, read_all_manifest_paths, read_manifests_of};
 use crate::plan::file_names::{WriterProgress, checksum_subject};
 use crate::storage::StoreRef;
 use crate::storage::path::CanonicalPath;
@@ -19,14 +19,10 @@ use crate::table::references::{metadata_files, own_directories, statistics_files
 /// Lists or manifests read at the same time.
 pub(super) const READS: usize = 8;
 
-/// The manifests of a snapshot, and the bytes of the list that names them.
+/// The manifests of a snapshot, and the bytes of the list that names them; 0 if it names them itself.
 pub(super) async fn manifests_of(store: StoreRef, snapshot: SnapshotRef) -> Result<(Vec<ManifestFile>, u64)> {
-    let id = snapshot.snapshot_id();
-    if snapshot.manifest_list().is_empty() {
-        return Err(Error::unsupported(format!("snapshot {id} names its manifests without a manifest list")));
-    }
-    let read = read_manifest_list_at(store.as_ref(), snapshot.manifest_list()).await;
-    read.map_err(|e| e.context(format!("read the manifest list of snapshot {id}")))
+    let read = read_manifests_of(store.as_ref(), &snapshot).await;
+    read.context(|| format!("read the manifest list of snapshot {}", snapshot.snapshot_id()))
 }
 
 /// The files of a manifest, also those that it only says have left.
@@ -128,7 +124,9 @@ impl Reachable {
             })
             .buffer_unordered(READS);
         while let Some((snapshot, found)) = read.try_next().await? {
-            self.add(snapshot.manifest_list())?;
+            if !snapshot.manifest_list().is_empty() {
+                self.add(snapshot.manifest_list())?;
+            }
             for manifest in found {
                 if self.manifests.insert(&manifest.manifest_path)? {
                     manifests.push(manifest);

@@ -78,7 +78,7 @@ fn manifests_to_merge<'a>(
         touched_bytes: Option<u64>,
         small: Vec<(u64, &'a str)>,
     }
-    let metadata = &head.loaded.metadata;
+    let metadata = head.loaded.typed()?;
     let min_count = usize::try_from(number(metadata, "commit.manifest.min-count-to-merge", 100)?).unwrap_or(usize::MAX);
     let target = number(metadata, "commit.manifest.target-size-bytes", 8 << 20)?;
     if metadata.properties().get("commit.manifest-merge.enabled").is_some_and(|v| v.eq_ignore_ascii_case("false")) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-use iceberg::spec::{MAIN_BRANCH, TableMetadata};
+use iceberg::spec::MAIN_BRANCH;
 use iceberg::{TableRequirement, TableUpdate};
 
 use super::settle;
@@ -216,7 +216,7 @@ fn request(
     batch: &Batch,
     refs: &BTreeMap<String, i64>,
 ) -> (Vec<TableRequirement>, Vec<TableUpdate>) {
-    let metadata: &TableMetadata = &loaded.metadata;
+    let metadata = &loaded.metadata;
     let mut requirements = vec![TableRequirement::UuidMatch { uuid: metadata.uuid() }];
     requirements.extend(
         refs.iter()

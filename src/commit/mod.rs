@@ -11,12 +11,12 @@ mod settle;
 
 use std::time::Duration;
 
-use iceberg::spec::{FormatVersion, Snapshot, TableMetadata};
+use iceberg::spec::FormatVersion;
 
 pub use expire::commit_expire;
 pub use replace::commit_rewrite;
 
-use crate::catalog::LoadedTable;
+use crate::catalog::{LoadedTable, Metadata, Snapshot};
 use crate::error::Error;
 use crate::run_id::RunId;
 use crate::table::TableHandle;
@@ -115,7 +115,7 @@ impl CommitContext {
 
     /// As the table's `commit.retry.*` properties say, within reason: at most 100 retries and 10 minutes between two. What is
     /// no number does not count.
-    pub fn of_table(run_id: RunId, metadata: &TableMetadata) -> Self {
+    pub fn of_table(run_id: RunId, metadata: &Metadata) -> Self {
         let number = |key: &str| metadata.properties().get(key).and_then(|text| text.trim().parse::<u64>().ok());
         let wait = |key: &str| number(key).map(|ms| Duration::from_millis(ms).min(Duration::from_secs(600)));
         let defaults = Self::new(run_id);

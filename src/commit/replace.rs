@@ -4,16 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
-use iceberg::spec::{
-    DataContentType, DataFile, ManifestContentType, ManifestFile, Operation, Snapshot, SnapshotRef, Summary,
-};
+use iceberg::spec::{DataContentType, DataFile, ManifestContentType, ManifestFile, Operation, Summary};
 use iceberg::{TableRequirement, TableUpdate};
 
 use super::change::{Change, plan_change};
 use super::revalidate::{Verdict, check_results, inputs_live, revalidate};
 use super::settle::{self, Fate, OpenRequest};
 use super::{CommitContext, CommitResult, Committed, StartSnapshot};
-use crate::catalog::{CommitOutcome, LoadedTable};
+use crate::catalog::{CommitOutcome, LoadedTable, Snapshot, SnapshotRef};
 use crate::clock::{Clock, snapshot_id};
 use crate::error::{Error, ErrorKind, Result};
 use crate::meta::splice::splice;
@@ -206,7 +204,7 @@ impl Commit<'_> {
             return Ok(None);
         }
         let change = plan_change(&state, self.start, self.results)?;
-        let metadata = loaded.metadata.clone();
+        let metadata = loaded.typed()?.clone();
         let identity = SnapshotIdentity {
             snapshot_id: self.snapshot_id,
             commit_uuid: self.clock.uuid(),

@@ -254,7 +254,8 @@ impl<'a> Inputs<'a> {
 
 /// Equality deletes of an unpartitioned spec apply to every partition of every spec.
 pub(super) fn is_global(state: &TableState, spec_id: i32) -> bool {
-    state.loaded.metadata.partition_spec_by_id(spec_id).is_none_or(|spec| spec.is_unpartitioned())
+    let specs = state.loaded.typed().ok();
+    specs.and_then(|specs| specs.partition_spec_by_id(spec_id)).is_none_or(|spec| spec.is_unpartitioned())
 }
 
 /// The deletes that can hit an input must be those of the start, but for newer equality deletes.

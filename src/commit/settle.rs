@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use iceberg::spec::{FormatVersion, TableMetadata};
+use iceberg::spec::FormatVersion;
 use uuid::Uuid;
 
 use super::CommitContext;
+use crate::catalog::Metadata;
 
 /// Looks at the table after a lost answer at most.
 pub(super) const CHECKS: u32 = 6;
@@ -29,14 +30,14 @@ pub(super) enum Fate {
 }
 
 /// Whether the table has the snapshot, also if it has been expired since.
-pub(super) fn has_snapshot(metadata: &TableMetadata, snapshot_id: i64) -> bool {
+pub(super) fn has_snapshot(metadata: &Metadata, snapshot_id: i64) -> bool {
     metadata.snapshot_by_id(snapshot_id).is_some()
         || metadata.history().iter().any(|log| log.snapshot_id == snapshot_id)
 }
 
 /// The fate of a request to add a snapshot. A head that merely moved is no proof: it may be rolled back to the parent, and then
 /// the requirement holds again. A sequence number that has been used up is, since numbers only grow; version 1 has none.
-pub(super) fn judge(metadata: &TableMetadata, snapshot_id: i64, request: OpenRequest) -> Fate {
+pub(super) fn judge(metadata: &Metadata, snapshot_id: i64, request: OpenRequest) -> Fate {
     if has_snapshot(metadata, snapshot_id) {
         return Fate::Applied;
     }

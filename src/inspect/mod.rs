@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
-use iceberg::spec::{ManifestContentType, ManifestFile, SnapshotRef};
+use iceberg::spec::{ManifestContentType, ManifestFile};
 
 pub use cache::ManifestCache;
 pub use sizes::{SIZE_BOUNDS, SizeBucket, SizeHistogram};
@@ -18,6 +18,7 @@ pub use stats::PartitionStats;
 use stats::StatsBuilder;
 use summary::ManifestSummary;
 
+use crate::catalog::SnapshotRef;
 use crate::error::Result;
 use crate::meta;
 use crate::table::{FileEntry, PartitionTuple, TableHandle, TableState};
@@ -165,7 +166,7 @@ pub async fn collect_partition_stats(
     while let Some((manifest, summary)) = summaries.try_next().await? {
         builder.add_current(manifest, &summary);
     }
-    Ok(builder.largest_partitions(metadata, top))
+    Ok(builder.largest_partitions(table.loaded.typed().ok().map(Arc::as_ref), top))
 }
 
 async fn summarised<'a>(
@@ -178,11 +179,16 @@ async fn summarised<'a>(
 
 /// The manifests of a snapshot, from the cache or the store.
 async fn list(table: &TableHandle, cache: &ManifestCache, snapshot: &SnapshotRef) -> Result<Arc<[Arc<ManifestFile>]>> {
-    if let Some(list) = cache.list(snapshot.manifest_list()) {
+    let path = snapshot.manifest_list();
+    if let Some(list) = cache.list(path) {
         return Ok(list);
     }
-    let manifests = meta::read_manifest_list(table.store.as_ref(), &table.loaded, snapshot).await?;
-    Ok(cache.put_list(snapshot.manifest_list(), manifests))
+    let (manifests, _) = meta::read_manifests_of(table.store.as_ref(), snapshot).await?;
+    // What a snapshot names itself is read already.
+    if path.is_empty() {
+        return Ok(manifests.into_iter().map(Arc::new).collect());
+    }
+    Ok(cache.put_list(path, manifests))
 }
 
 /// The summary of a manifest, from the cache or the store.

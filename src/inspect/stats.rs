@@ -90,7 +90,8 @@ impl StatsBuilder {
         }
     }
 
-    pub(super) fn largest_partitions(self, metadata: &TableMetadata, top: usize) -> Vec<PartitionStats> {
+    /// Without the table's partition specs the partitions are labelled by their values alone.
+    pub(super) fn largest_partitions(self, metadata: Option<&TableMetadata>, top: usize) -> Vec<PartitionStats> {
         let stats = |(partition, counts): (&Arc<PartitionTuple>, &Counts)| PartitionStats {
             partition: partition_label(metadata, partition),
             spec_id: partition.spec_id,

@@ -2,35 +2,37 @@
 
 use std::collections::BTreeMap;
 
-use iceberg::spec::{ByteBuf, FieldSummary, ManifestContentType, ManifestFile, Snapshot};
+use iceberg::spec::{ByteBuf, FieldSummary, ManifestContentType, ManifestFile};
 
 use super::avro::{Decoder, Field, Type};
 use super::container::Container;
-use crate::catalog::LoadedTable;
+use crate::catalog::{LoadedTable, Snapshot};
 use crate::error::{Error, Result};
 use crate::storage::Store;
 
-/// The manifests of a snapshot, in list order. Version 1 lists may leave the counts out; their sequence numbers read as 0.
+/// The manifests of a snapshot, in list order, for reading rows or making the next snapshot. Version 1 lists may leave the
+/// counts out; their sequence numbers read as 0.
 ///
-/// Errors: [`crate::error::ErrorKind::Unsupported`] if the list or a manifest is encrypted or a manifest is of an unknown kind;
-/// [`crate::error::ErrorKind::DataInvalid`] if the list is damaged or names a partition spec that the table lacks.
+/// Errors: [`crate::error::ErrorKind::Unsupported`] if the list or a manifest is encrypted, a manifest is of an unknown kind,
+/// there is no list, or the table's partition specs cannot be read; [`crate::error::ErrorKind::DataInvalid`] if the list is
+/// damaged or names a partition spec that the table lacks.
 pub async fn read_manifest_list(
     store: &dyn Store,
     loaded: &LoadedTable,
     snapshot: &Snapshot,
 ) -> Result<Vec<ManifestFile>> {
-    let path = snapshot.manifest_list();
-    if path.is_empty() {
+    if snapshot.manifest_list().is_empty() {
         let id = snapshot.snapshot_id();
-        return Err(Error::unsupported(format!("snapshot {id} names its manifests without a manifest list")));
+        return Err(Error::unsupported(format!(
+            "snapshot {id} names its manifests without a manifest list, as old writers of format version 1 did; the next \
+             commit of any engine writes a list, and then the table can be rewritten"
+        )));
     }
-    if snapshot.encryption_key_id().is_some() {
-        return Err(Error::unsupported(format!("manifest list {path} is encrypted; encrypted tables are left alone")));
-    }
-    let (manifests, _) = read_manifest_list_at(store, path).await?;
+    let metadata = loaded.typed()?;
+    let (manifests, _) = read_manifests_of(store, snapshot).await?;
     for manifest in &manifests {
         let spec_id = manifest.partition_spec_id;
-        if loaded.metadata.partition_spec_by_id(spec_id).is_none() {
+        if metadata.partition_spec_by_id(spec_id).is_none() {
             let path = &manifest.manifest_path;
             return Err(Error::invalid(format!(
                 "manifest {path} uses partition spec {spec_id}, which the table lacks"
@@ -38,6 +40,40 @@ pub async fn read_manifest_list(
         }
     }
     Ok(manifests)
+}
+
+/// The manifests of a snapshot, also of one that names them itself, and the size of its manifest list in bytes. Needs no
+/// table metadata. Of manifests without a list neither length nor counts are known; their partition spec is 0, as the
+/// reference implementation has it.
+///
+/// Errors: as [`read_manifest_list`], but for what needs partition specs.
+pub async fn read_manifests_of(store: &dyn Store, snapshot: &Snapshot) -> Result<(Vec<ManifestFile>, u64)> {
+    let path = snapshot.manifest_list();
+    if snapshot.encryption_key_id().is_some() {
+        return Err(Error::unsupported(format!("manifest list {path} is encrypted; encrypted tables are left alone")));
+    }
+    if !path.is_empty() {
+        return read_manifest_list_at(store, path).await;
+    }
+    let unlisted = |path: &String| ManifestFile {
+        manifest_path: path.clone(),
+        manifest_length: 0,
+        partition_spec_id: 0,
+        content: ManifestContentType::Data,
+        sequence_number: 0,
+        min_sequence_number: 0,
+        added_snapshot_id: snapshot.snapshot_id(),
+        added_files_count: None,
+        existing_files_count: None,
+        deleted_files_count: None,
+        added_rows_count: None,
+        existing_rows_count: None,
+        deleted_rows_count: None,
+        partitions: None,
+        key_metadata: None,
+        first_row_id: None,
+    };
+    Ok((snapshot.inline_manifests().iter().map(unlisted).collect(), 0))
 }
 
 /// The manifests that the manifest list at `path` names, and the list's own size in bytes. Needs no table metadata.

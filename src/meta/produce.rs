@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use iceberg::spec::{
     DataContentType, DataFile, MAIN_BRANCH, ManifestContentType, Operation, Snapshot, SnapshotReference,
-    SnapshotRetention, Summary, TableMetadata,
+    SnapshotRetention, Summary,
 };
 use iceberg::{TableRequirement, TableUpdate};
 
@@ -47,7 +47,7 @@ pub async fn prepare_additions(
     identity: SnapshotIdentity,
     now_ms: i64,
 ) -> Result<PreparedSnapshot> {
-    let metadata = &loaded.metadata;
+    let metadata = loaded.typed()?;
     let (data, deletes): (Vec<_>, Vec<_>) =
         additions.files.iter().cloned().partition(|f| f.content_type() == DataContentType::Data);
     let fits = match additions.operation {
@@ -91,7 +91,7 @@ pub async fn prepare_additions(
 
 /// A snapshot on top of the present head. Its time never lies before the table's last change, whatever the clock says.
 pub(crate) fn new_snapshot(loaded: &LoadedTable, id: i64, list: String, summary: Summary, now_ms: i64) -> Snapshot {
-    let metadata: &TableMetadata = &loaded.metadata;
+    let metadata = &loaded.metadata;
     let parent = loaded.current_snapshot();
     let after = parent.map_or(0, |p| p.timestamp_ms()).max(metadata.last_updated_ms());
     Snapshot::builder()

@@ -8,8 +8,8 @@ use iceberg::spec::{DataContentType, DataFileFormat, FormatVersion, ManifestCont
 
 use super::avro::Decoder;
 use super::container::Container;
-use super::entry::{ADDED, DELETED, Detail, EXISTING, Layout, RawEntry};
-use super::partition::Target;
+use super::entry::{ADDED, DELETED, Detail, Layout, RawEntry};
+use super::partition::{Target, decode_as_written};
 use crate::catalog::LoadedTable;
 use crate::error::{Error, Result};
 use crate::storage::Store;
@@ -31,9 +31,12 @@ pub struct PathEntry {
 /// Live entries of a manifest in file order: snapshot id, sequence numbers and first row id are inherited as the specification
 /// says (0 in version 1), partition values typed by [`super::partition_type`].
 ///
+/// Where the table's partition specs cannot be read, partition values are as written; such a table is not planned for.
+///
 /// Errors: [`crate::error::ErrorKind::Unsupported`] for a partition value that cannot be promoted, or an unknown file format;
 /// [`crate::error::ErrorKind::DataInvalid`], naming file and offset, for anything damaged, also a manifest shorter than its
-/// list says or with other counts: a list of files that is cut short would lose data.
+/// list says: a list of files that is cut short would lose data. Whether a manifest is whole is told by its length and by
+/// Avro; the counts in manifest lists are no proof, since some writers get them wrong.
 pub async fn read_manifest(store: &dyn Store, loaded: &LoadedTable, manifest: &ManifestFile) -> Result<Vec<FileEntry>> {
     let bytes = fetch(store, manifest).await?;
     live_entries(&bytes, loaded, manifest)
@@ -53,10 +56,8 @@ pub async fn read_all_manifest_paths(store: &dyn Store, manifest: &ManifestFile)
     let container = Container::open(path, &bytes)?;
     let layout = Layout::of(path, &container)?;
     let mut entries = Vec::new();
-    let mut counts = Counts::default();
     container.for_each(|decoder| {
         let raw = layout.decode(decoder, Detail::Paths)?;
-        counts.add(raw.status);
         entries.push(PathEntry {
             file_path: raw.file_path.into(),
             file_size_bytes: size(decoder, raw.file_size)?,
@@ -65,7 +66,6 @@ pub async fn read_all_manifest_paths(store: &dyn Store, manifest: &ManifestFile)
         });
         Ok(())
     })?;
-    counts.check(manifest)?;
     Ok(entries)
 }
 
@@ -80,34 +80,17 @@ pub(crate) async fn fetch(store: &dyn Store, manifest: &ManifestFile) -> Result<
     Ok(bytes)
 }
 
-/// Entries by status, to be held against what the manifest list says.
-#[derive(Debug, Default)]
-pub(crate) struct Counts([u64; 3]);
-
-impl Counts {
-    pub(crate) fn add(&mut self, status: i32) {
-        if let Some(count) = usize::try_from(status).ok().and_then(|s| self.0.get_mut(s)) {
-            *count += 1;
-        }
+/// A manifest that its list says holds nothing live is left out by some readers and read by others: whether its rows are in
+/// the table cannot be told. Other counts that are wrong change nothing that any reader sees.
+fn check_live(manifest: &ManifestFile, live: usize) -> Result<()> {
+    if live > 0 && manifest.added_files_count == Some(0) && manifest.existing_files_count == Some(0) {
+        let path = &manifest.manifest_path;
+        return Err(Error::invalid(format!(
+            "manifest {path} has {live} live entries, its manifest list says none; engines that go by the list do not see \
+             these rows: rewrite the table's manifests with the engine that wrote them"
+        )));
     }
-
-    pub(crate) fn check(&self, manifest: &ManifestFile) -> Result<()> {
-        let said = [
-            ("existing", self.0[EXISTING as usize], manifest.existing_files_count),
-            ("added", self.0[ADDED as usize], manifest.added_files_count),
-            ("deleted", self.0[DELETED as usize], manifest.deleted_files_count),
-        ];
-        for (what, found, listed) in said {
-            if listed.is_some_and(|n| u64::from(n) != found) {
-                let (path, listed) = (&manifest.manifest_path, listed.unwrap_or(0));
-                return Err(Error::invalid(format!(
-                    "manifest {path} has {found} {what} entries, its manifest list says {listed}; \
-                     rewrite the table's manifests with the engine that wrote them"
-                )));
-            }
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// See [`read_manifest`].
@@ -119,11 +102,9 @@ pub(crate) fn live_entries(bytes: &[u8], loaded: &LoadedTable, manifest: &Manife
     let mut partitions = Partitions::new(loaded, manifest.partition_spec_id)?;
     let mut inherit = Inherit::new(manifest, version);
     let shared_path: Arc<str> = path.as_str().into();
-    let mut counts = Counts::default();
     let mut entries = Vec::new();
     container.for_each(|decoder| {
         let raw = layout.decode(decoder, Detail::Full)?;
-        counts.add(raw.status);
         let numbers = inherit.apply(decoder, &raw)?;
         if raw.status != DELETED {
             let partition = partitions.get(decoder, &layout, path, &raw)?;
@@ -131,7 +112,7 @@ pub(crate) fn live_entries(bytes: &[u8], loaded: &LoadedTable, manifest: &Manife
         }
         Ok(())
     })?;
-    counts.check(manifest)?;
+    check_live(manifest, entries.len())?;
     Ok(entries)
 }
 
@@ -187,13 +168,15 @@ fn content(decoder: &Decoder<'_>, content: i32) -> Result<DataContentType> {
 /// Partitions of one manifest; equal bytes are decoded once and shared.
 pub(crate) struct Partitions {
     spec_id: i32,
-    target: Target,
+    /// `None`: the table's specs cannot be read, so values stay as they were written.
+    target: Option<Target>,
     seen: HashMap<Box<[u8]>, Arc<PartitionTuple>>,
 }
 
 impl Partitions {
     pub(crate) fn new(loaded: &LoadedTable, spec_id: i32) -> Result<Self> {
-        Ok(Self { spec_id, target: Target::new(&loaded.metadata, spec_id)?, seen: HashMap::new() })
+        let target = loaded.typed().ok().map(|metadata| Target::new(metadata, spec_id)).transpose()?;
+        Ok(Self { spec_id, target, seen: HashMap::new() })
     }
 
     pub(crate) fn get(
@@ -207,7 +190,11 @@ impl Partitions {
             return Ok(tuple.clone());
         }
         let ty = layout.partition.as_ref().ok_or_else(|| decoder.error("entry without a partition"))?;
-        let values = self.target.decode(Decoder::new(raw.partition, path, decoder.position()), ty)?;
+        let record = Decoder::new(raw.partition, path, decoder.position());
+        let values = match &self.target {
+            Some(target) => target.decode(record, ty)?,
+            None => decode_as_written(record, ty)?,
+        };
         let tuple = Arc::new(PartitionTuple { spec_id: self.spec_id, values });
         self.seen.insert(raw.partition.into(), tuple.clone());
         Ok(tuple)

@@ -20,10 +20,10 @@ const MAX_PAIRS: usize = 2_000_000;
 ///
 /// [`crate::error::ErrorKind::Internal`] with the first fault found.
 pub fn check_rewrite_plan(plan: &RewritePlan, state: &TableState, options: &RewriteDataFilesPolicy) -> Result<()> {
-    let snapshot_of = |snapshot: &Option<iceberg::spec::SnapshotRef>| snapshot.as_ref().map(|s| s.snapshot_id());
+    let snapshot_of = |snapshot: &Option<crate::catalog::SnapshotRef>| snapshot.as_ref().map(|s| s.snapshot_id());
     ensure(snapshot_of(&plan.snapshot) == snapshot_of(&state.snapshot), || "planned from another snapshot".into())?;
     let live: HashMap<&str, &Arc<FileEntry>> = state.data_files.iter().map(|file| (&*file.file_path, file)).collect();
-    let model = DeleteModel::new(state);
+    let model = DeleteModel::new(state)?;
     let mut used: HashSet<&str> = HashSet::new();
     let mut pairs_left = MAX_PAIRS;
     for (number, group) in plan.groups.iter().enumerate() {
@@ -82,8 +82,8 @@ struct DeleteModel<'a> {
 }
 
 impl<'a> DeleteModel<'a> {
-    fn new(state: &'a TableState) -> Self {
-        let specs = state.loaded.metadata.partition_specs_iter();
+    fn new(state: &'a TableState) -> Result<Self> {
+        let specs = state.loaded.typed()?.partition_specs_iter();
         let mut model = Self {
             unpartitioned: specs.filter(|spec| spec.is_unpartitioned()).map(|spec| spec.spec_id()).collect(),
             everywhere: Vec::new(),
@@ -110,7 +110,7 @@ impl<'a> DeleteModel<'a> {
         }
         let lists = model.equality.values_mut().chain(model.position.values_mut()).chain(model.named.values_mut());
         lists.chain([&mut model.everywhere]).for_each(|list| list.sort_unstable());
-        model
+        Ok(model)
     }
 
     /// As many deletes as there should be, all different, each one right: so they are the right ones.

@@ -11,11 +11,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
-use iceberg::spec::{MAIN_BRANCH, Snapshot, SnapshotRef, SnapshotReference, SnapshotRetention, TableMetadata};
+use iceberg::spec::{MAIN_BRANCH, SnapshotReference, SnapshotRetention};
 
 use super::writer_state::{Writer, newest_states, writers};
 use super::{ExpirePlan, Skipped};
-use crate::catalog::LoadedTable;
+use crate::catalog::{LoadedTable, Metadata, Snapshot, SnapshotRef};
 use crate::error::{Error, ErrorKind, Result};
 use crate::policy::{TablePolicy, human_duration};
 use crate::table::history::last_own_run;
@@ -145,7 +145,7 @@ fn max_ref_age_ms(loaded: &LoadedTable) -> Result<i64> {
         .ok_or_else(|| Error::invalid(format!("table property {key} is {value:?}, not a positive number: correct it")))
 }
 
-fn ref_stays(metadata: &TableMetadata, name: &str, reference: &SnapshotReference, defaults: &Defaults) -> Result<bool> {
+fn ref_stays(metadata: &Metadata, name: &str, reference: &SnapshotReference, defaults: &Defaults) -> Result<bool> {
     let id = reference.snapshot_id;
     let Some(snapshot) = metadata.snapshot_by_id(id) else {
         return if name == MAIN_BRANCH {
@@ -161,7 +161,7 @@ fn ref_stays(metadata: &TableMetadata, name: &str, reference: &SnapshotReference
 }
 
 /// A snapshot and its ancestors, newest first, as far as the metadata has them. Ends at a loop.
-fn history(metadata: &TableMetadata, head: i64) -> Vec<&SnapshotRef> {
+fn history(metadata: &Metadata, head: i64) -> Vec<&SnapshotRef> {
     let mut seen = HashSet::new();
     let mut next = Some(head);
     std::iter::from_fn(|| {
@@ -174,7 +174,7 @@ fn history(metadata: &TableMetadata, head: i64) -> Vec<&SnapshotRef> {
 
 /// What stays, each snapshot for the first reason found.
 struct Kept<'a> {
-    metadata: &'a TableMetadata,
+    metadata: &'a Metadata,
     snapshots: BTreeSet<i64>,
     /// Ancestors of branch heads, and tagged snapshots: these never count as unreferenced.
     referenced: HashSet<i64>,
@@ -185,7 +185,7 @@ struct Kept<'a> {
 }
 
 impl<'a> Kept<'a> {
-    fn new(metadata: &'a TableMetadata) -> Self {
+    fn new(metadata: &'a Metadata) -> Self {
         Self {
             metadata,
             snapshots: BTreeSet::new(),

@@ -18,12 +18,11 @@ mod writer_state;
 
 use std::sync::Arc;
 
-use iceberg::spec::SnapshotRef;
-
 pub use changes::changed_since_last_rewrite;
 pub use check::check_rewrite_plan;
 pub use rewrite_data_files::plan_rewrite_data_files;
 
+use crate::catalog::SnapshotRef;
 use crate::table::{ApplicableDeletes, FileEntry, PartitionTuple};
 
 /// A data file to rewrite with the delete files that apply to it.

@@ -78,7 +78,7 @@ pub fn plan_rewrite_data_files(
         plan.skipped = skips.finish(None, options.min_input_files);
         return Ok(plan);
     }
-    let metadata = &state.loaded.metadata;
+    let metadata = state.loaded.typed()?;
     check_supported(state)?;
     check_options(options)?;
     check_files(state)?;
@@ -135,6 +135,7 @@ fn check_options(options: &RewriteDataFilesPolicy) -> Result<()> {
 }
 
 fn check_files(state: &TableState) -> Result<()> {
+    let metadata = state.loaded.typed()?;
     let mut seen: HashSet<&str> = HashSet::with_capacity(state.data_files.len());
     for file in &state.data_files {
         if file.content != DataContentType::Data {
@@ -146,7 +147,7 @@ fn check_files(state: &TableState) -> Result<()> {
                 file.file_path
             )));
         }
-        if state.loaded.metadata.partition_spec_by_id(file.partition.spec_id).is_none() {
+        if metadata.partition_spec_by_id(file.partition.spec_id).is_none() {
             return Err(Error::invalid(format!(
                 "data file {} has partition spec {}, which the table metadata does not hold",
                 file.file_path, file.partition.spec_id
@@ -158,7 +159,7 @@ fn check_files(state: &TableState) -> Result<()> {
 
 /// Selected Parquet files with their deletes, by pool; pools and their tasks in packing order.
 fn pools(state: &TableState, selection: &Selection, skips: &mut Skips) -> Result<Vec<Pool>> {
-    let index = DeleteIndex::build(&state.loaded.metadata, &state.delete_files)?;
+    let index = DeleteIndex::build(state.loaded.typed()?, &state.delete_files)?;
     let has_other_formats = state.delete_files.iter().any(|file| file.file_format != DataFileFormat::Parquet);
     let current_spec = state.loaded.metadata.default_partition_spec_id();
     let mut by_partition: HashMap<&PartitionTuple, Vec<&Arc<FileEntry>>> = HashMap::new();

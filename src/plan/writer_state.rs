@@ -4,8 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use iceberg::spec::{Operation, SnapshotRef, Summary};
+use iceberg::spec::{Operation, Summary};
 
+use crate::catalog::SnapshotRef;
 use crate::table::references::{FLINK_JOB_ID, FLINK_OPERATOR_ID, KAFKA_CONNECT_OFFSETS};
 
 /// How long the way to a writer's newest snapshot is kept while other writers go on committing.

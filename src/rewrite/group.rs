@@ -67,7 +67,7 @@ async fn rewrite(
     stop: &CancellationToken,
 ) -> Result<RewriteResult> {
     ctx.check_cancelled()?;
-    let metadata = &ctx.loaded.metadata;
+    let metadata = ctx.loaded.typed()?;
     check_group(metadata, group)?;
     let scopes = equality_scopes(group);
     let key_ids: BTreeSet<i32> = scopes.iter().flat_map(|s| s.ids.iter().copied()).collect();
@@ -121,7 +121,7 @@ fn name_mapping(metadata: &TableMetadata) -> Result<Option<NameMapping>> {
 }
 
 fn output_settings(ctx: &RewriteContext, group: &FileGroup, outputs: &Arc<OwnOutputs>) -> Result<OutputSettings> {
-    let metadata = &ctx.loaded.metadata;
+    let metadata = ctx.loaded.typed()?;
     let schema = metadata.current_schema();
     let arrow = arrow_schema(schema.as_struct().fields())?;
     let modes = metrics_modes(metadata);
@@ -152,7 +152,7 @@ async fn open_large_files(
     group: &FileGroup,
     target: &Target,
 ) -> Result<HashMap<usize, Arc<OpenFile>>> {
-    let metadata = &ctx.loaded.metadata;
+    let metadata = ctx.loaded.typed()?;
     let large = group.tasks.iter().enumerate().filter(|(_, t)| t.data_file.file_size_bytes > WHOLE_FILE_LIMIT);
     let opening = large.map(|(task_index, task)| async move {
         ctx.check_cancelled()?;

@@ -7,9 +7,9 @@ use jiff::{Span, Timestamp, tz::TimeZone};
 use crate::table::PartitionTuple;
 
 /// `hour=2025-04-01 15/bucket=3`, with times as Iceberg writes them in paths but nothing escaped; `unpartitioned` for a spec
-/// without fields. Values whose field is unknown to the metadata are shown raw.
-pub fn partition_label(metadata: &TableMetadata, partition: &PartitionTuple) -> String {
-    let spec = metadata.partition_spec_by_id(partition.spec_id);
+/// without fields. Values whose field is unknown, or all of them without `metadata`, are shown raw.
+pub fn partition_label(metadata: Option<&TableMetadata>, partition: &PartitionTuple) -> String {
+    let spec = metadata.and_then(|metadata| metadata.partition_spec_by_id(partition.spec_id));
     let fields = spec.map(|spec| spec.fields()).unwrap_or_default();
     let parts: Vec<String> = partition
         .values
@@ -18,7 +18,7 @@ pub fn partition_label(metadata: &TableMetadata, partition: &PartitionTuple) -> 
         .map(|(i, value)| match fields.get(i) {
             None => literal_text(value),
             Some(field) => {
-                let source = metadata.current_schema().field_by_id(field.source_id);
+                let source = metadata.and_then(|m| m.current_schema().field_by_id(field.source_id));
                 let source_type = source.and_then(|column| column.field_type.as_primitive_type());
                 let text = time_text(field.transform, source_type, value).unwrap_or_else(|| literal_text(value));
                 format!("{}={text}", field.name)

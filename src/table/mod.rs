@@ -11,9 +11,9 @@ pub mod references;
 use std::sync::Arc;
 
 use iceberg::TableIdent;
-use iceberg::spec::{ManifestFile, SnapshotRef};
+use iceberg::spec::ManifestFile;
 
-use crate::catalog::{Catalog, LoadedTable};
+use crate::catalog::{Catalog, LoadedTable, SnapshotRef};
 use crate::error::{Context, Result};
 use crate::storage::StoreRef;
 pub use delete_index::{ApplicableDeletes, DeleteIndex};

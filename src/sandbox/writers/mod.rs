@@ -23,7 +23,7 @@ pub use self::orders::expected_orders;
 pub use self::server_logs::expected_server_logs;
 pub use self::tables::create_tables;
 use crate::catalog::rest::{Auth, RestCatalog, RestCatalogConfig};
-use crate::catalog::{Catalog, CommitOutcome, LoadedTable};
+use crate::catalog::{Catalog, CommitOutcome, LoadedTable, Metadata};
 use crate::clock::{Clock, SystemClock, snapshot_id};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::meta::{Additions, SnapshotIdentity, prepare_additions};
@@ -77,7 +77,7 @@ const WORKLOADS: [Workload; 2] = [
 ];
 
 /// How many commits a table's writer has made.
-pub fn committed(metadata: &TableMetadata) -> Result<u64> {
+pub fn committed(metadata: &Metadata) -> Result<u64> {
     match metadata.properties().get(CHECKPOINT) {
         None => Ok(0),
         Some(text) => text.parse().map_err(|_| Error::invalid(format!("property {CHECKPOINT} is {text:?}"))),
@@ -188,7 +188,7 @@ impl Writer {
         let checkpoint = committed(&loaded.metadata)? + 1;
         let now_ms = self.clock.now_ms();
         let files = (self.workload.make_files)(&mut Batch {
-            metadata: &loaded.metadata,
+            metadata: loaded.typed()?,
             checkpoint,
             names: &mut self.names,
             now_ms,
@@ -241,7 +241,7 @@ impl Writer {
 }
 
 /// What Flink notes in a snapshot. The job keeps its identity over restarts, as one that goes on from its state does.
-fn summary(metadata: &TableMetadata, checkpoint: u64) -> HashMap<String, String> {
+fn summary(metadata: &Metadata, checkpoint: u64) -> HashMap<String, String> {
     let job = metadata.uuid().simple().to_string();
     HashMap::from([
         ("flink.job-id".to_string(), job.clone()),
