@@ -8,10 +8,12 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use iceberg::spec::{TableMetadata, TableMetadataBuilder};
 use iceberg::{NamespaceIdent, TableCreation, TableIdent, TableRequirement, TableUpdate};
+use serde_json::Value;
 
 use crate::catalog::{Catalog, CommitOutcome, LoadedTable};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
+use crate::sandbox::untyped;
 use crate::storage::StoreRef;
 
 /// What somebody else does at a chosen moment.
@@ -45,7 +47,8 @@ pub enum CommitFault {
 
 #[derive(Default)]
 struct State {
-    tables: BTreeMap<TableIdent, (String, Arc<TableMetadata>)>,
+    /// Metadata locations and documents.
+    tables: BTreeMap<TableIdent, (String, Arc<Value>)>,
     faults: VecDeque<CommitFault>,
     late: Vec<CommitRequest>,
     last: Option<CommitRequest>,
@@ -88,14 +91,20 @@ impl MemoryCatalog {
     /// Creates a table; `creation.location` must be set.
     pub async fn create_table(&self, table: &TableIdent, creation: TableCreation) -> Result<LoadedTable> {
         let metadata = TableMetadataBuilder::from_table_creation(creation)?.build()?.metadata;
-        let location = self.write_metadata(0, &metadata).await?;
-        self.register(table, location, metadata)
+        let document = serde_json::to_value(metadata)?;
+        let location = self.write_metadata(0, &document).await?;
+        self.register_json(table, location, document)
     }
 
     /// Takes a table over as it is, replacing one of that name.
     pub fn register(&self, table: &TableIdent, location: String, metadata: TableMetadata) -> Result<LoadedTable> {
-        let loaded = loaded(&location, &metadata)?;
-        self.state().tables.insert(table.clone(), (location, Arc::new(metadata)));
+        self.register_json(table, location, serde_json::to_value(metadata)?)
+    }
+
+    /// The same from a document, which may hold what the library's types do not know.
+    pub fn register_json(&self, table: &TableIdent, location: String, document: Value) -> Result<LoadedTable> {
+        let loaded = LoadedTable::from_metadata_json(location.clone(), &document)?;
+        self.state().tables.insert(table.clone(), (location, Arc::new(document)));
         Ok(loaded)
     }
 
@@ -134,11 +143,22 @@ impl MemoryCatalog {
     /// # Panics
     /// If there is no such table.
     pub fn tamper(&self, table: &TableIdent, change: impl FnOnce(TableMetadata) -> TableMetadata) {
+        self.tamper_json(table, |document| {
+            let metadata = serde_json::from_value(document).expect("tests change tables that the library reads");
+            serde_json::to_value(change(metadata)).expect("metadata is a document")
+        });
+    }
+
+    /// The same on the document, which may then hold what the library's types do not know.
+    ///
+    /// # Panics
+    /// If there is no such table.
+    pub fn tamper_json(&self, table: &TableIdent, change: impl FnOnce(Value) -> Value) {
         let mut state = self.state();
-        let (location, metadata) = state.tables.get_mut(table).expect("tests name tables that exist");
-        let changed = change(metadata.as_ref().clone());
-        *location = self.new_location(changed.metadata_log().len(), &changed);
-        *metadata = Arc::new(changed);
+        let (location, document) = state.tables.get_mut(table).expect("tests name tables that exist");
+        let changed = change(document.as_ref().clone());
+        *location = self.new_location(log_length(&changed), &changed);
+        *document = Arc::new(changed);
     }
 
     /// A commit of somebody else, which neither the script nor the counts hear of.
@@ -162,25 +182,42 @@ impl MemoryCatalog {
         Ok(applied)
     }
 
-    fn new_location(&self, version: usize, metadata: &TableMetadata) -> String {
+    fn new_location(&self, version: usize, document: &Value) -> String {
         let name = format!("metadata/{version:05}-{}.metadata.json", self.clock.uuid());
-        crate::storage::path::join(metadata.location(), &name)
+        let location = document.get("location").and_then(Value::as_str).unwrap_or_default();
+        crate::storage::path::join(location, &name)
     }
 
-    async fn write_metadata(&self, version: usize, metadata: &TableMetadata) -> Result<String> {
-        let location = self.new_location(version, metadata);
-        self.store.write(&location, serde_json::to_vec(metadata)?.into()).await?;
+    async fn write_metadata(&self, version: usize, document: &Value) -> Result<String> {
+        let location = self.new_location(version, document);
+        self.store.write(&location, serde_json::to_vec(document)?.into()).await?;
         Ok(location)
     }
 
-    /// The library dates what adds no snapshot by the machine's clock.
-    fn dated(&self, metadata: TableMetadata, before_ms: i64, updates: &[TableUpdate]) -> Result<TableMetadata> {
-        if updates.iter().any(|update| matches!(update, TableUpdate::AddSnapshot { .. })) {
-            return Ok(metadata);
+    /// The document after a commit: what the library makes of it, or what becomes of one that it does not read. The library
+    /// dates what adds no snapshot by the machine's clock; here it is dated by this catalog's.
+    fn changed(
+        &self,
+        location: &str,
+        current: &Value,
+        requirements: &[TableRequirement],
+        updates: Vec<TableUpdate>,
+    ) -> Result<Value> {
+        let Ok(metadata) = serde_json::from_value::<TableMetadata>(current.clone()) else {
+            let now_ms = self.clock.now_ms();
+            return untyped::commit(location, current, requirements, &updates, now_ms).map(|changed| changed.document);
+        };
+        let failed = |e: iceberg::Error| Error::new(ErrorKind::Conflict, e.to_string());
+        requirements.iter().try_for_each(|r| r.check(Some(&metadata))).map_err(failed)?;
+        let before_ms = metadata.last_updated_ms();
+        let adds = updates.iter().any(|update| matches!(update, TableUpdate::AddSnapshot { .. }));
+        let builder = metadata.into_builder(Some(location.to_owned()));
+        let built = updates.into_iter().try_fold(builder, |b, u| u.apply(b)).and_then(|b| b.build());
+        let mut document = serde_json::to_value(built.map_err(|e| Error::invalid(e.to_string()))?.metadata)?;
+        if !adds {
+            document["last-updated-ms"] = self.clock.now_ms().max(before_ms).into();
         }
-        let mut json = serde_json::to_value(&metadata)?;
-        json["last-updated-ms"] = self.clock.now_ms().max(before_ms).into();
-        Ok(serde_json::from_value(json)?)
+        Ok(document)
     }
 
     /// Checks and applies, as a real catalog does; an error means that the metadata file could not be written.
@@ -194,21 +231,17 @@ impl MemoryCatalog {
             let Some((location, current)) = self.state().tables.get(table).cloned() else {
                 return Ok(CommitOutcome::Refused(no_such_table(table)));
             };
-            if let Err(e) = requirements.iter().try_for_each(|r| r.check(Some(&current))) {
-                return Ok(CommitOutcome::Conflict(Error::new(ErrorKind::Conflict, e.to_string())));
-            }
-            let builder = current.as_ref().clone().into_builder(Some(location.clone()));
-            let built = updates.iter().cloned().try_fold(builder, |b, u| u.apply(b)).and_then(|b| b.build());
-            let metadata = match built {
-                Ok(built) => self.dated(built.metadata, current.last_updated_ms(), &updates)?,
-                Err(e) => return Ok(CommitOutcome::Refused(Error::invalid(e.to_string()))),
+            let document = match self.changed(&location, &current, requirements, updates.clone()) {
+                Ok(document) => document,
+                Err(e) if e.kind() == ErrorKind::Conflict => return Ok(CommitOutcome::Conflict(e)),
+                Err(e) => return Ok(CommitOutcome::Refused(e)),
             };
-            let new_location = self.write_metadata(metadata.metadata_log().len(), &metadata).await?;
-            let answer = loaded(&new_location, &metadata)?;
+            let new_location = self.write_metadata(log_length(&document), &document).await?;
+            let answer = LoadedTable::from_metadata_json(new_location.clone(), &document)?;
             let mut state = self.state();
             match state.tables.get_mut(table) {
                 Some(entry) if entry.0 == location => {
-                    *entry = (new_location, Arc::new(metadata));
+                    *entry = (new_location, Arc::new(document));
                     return Ok(CommitOutcome::Committed(Box::new(answer)));
                 }
                 // Somebody was faster while the file was being written.
@@ -218,8 +251,9 @@ impl MemoryCatalog {
     }
 }
 
-fn loaded(location: &str, metadata: &TableMetadata) -> Result<LoadedTable> {
-    LoadedTable::from_metadata_json(location.to_owned(), &serde_json::to_value(metadata)?)
+/// Entries of the metadata log.
+fn log_length(document: &Value) -> usize {
+    document.get("metadata-log").and_then(Value::as_array).map_or(0, Vec::len)
 }
 
 #[async_trait]
@@ -248,8 +282,8 @@ impl Catalog for MemoryCatalog {
             state.load_failures -= 1;
             return Err(Error::unavailable("injected fault: the catalog is down"));
         }
-        let (location, metadata) = state.tables.get(table).ok_or_else(|| no_such_table(table))?;
-        loaded(location, metadata)
+        let (location, document) = state.tables.get(table).ok_or_else(|| no_such_table(table))?;
+        LoadedTable::from_metadata_json(location.clone(), document)
     }
 
     async fn commit_table(

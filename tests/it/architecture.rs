@@ -112,7 +112,7 @@ const LAYERS: [(&str, &[&str]); 28] = [
         ],
     ),
     ("main", &[]),
-    ("testing", &["catalog", "clock", "error", "storage", "table"]),
+    ("testing", &["catalog", "clock", "error", "sandbox", "storage", "table"]),
 ];
 
 /// Single files that may use more. Events turn what the scheduler says into metrics, health and printed lines.

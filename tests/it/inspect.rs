@@ -52,7 +52,8 @@ impl Builder {
         content: ManifestContentType,
         entries: Vec<ManifestEntry>,
     ) -> ManifestFile {
-        let metadata = self.world.loaded().metadata;
+        let loaded = self.world.loaded();
+        let metadata = loaded.typed().expect("readable");
         let layout = (metadata.current_schema().clone(), metadata.default_partition_spec().as_ref().clone());
         let path = format!("s3://b/t/metadata/{name}.avro");
         let written = library_manifest(&path, (FormatVersion::V2, content), layout, (number, number), entries).await;

@@ -120,7 +120,7 @@ proptest! {
     #[test]
     fn delete_index_agrees_with_every_pair(world in worlds()) {
         let loaded = world.loaded();
-        let index = DeleteIndex::build(&loaded.metadata, &world.deletes).expect("valid deletes");
+        let index = DeleteIndex::build(loaded.typed().expect("readable"), &world.deletes).expect("valid deletes");
         for file in &world.data {
             let found = index.for_data_file(file).expect("valid");
             let actual: BTreeSet<_> = found.iter().map(|delete| &delete.file_path).collect();
@@ -136,7 +136,7 @@ proptest! {
 
     #[test]
     fn deletes_without_target_reach_nothing(world in worlds()) {
-        let gone = without_target(&world.loaded().metadata, &world.data, &world.deletes);
+        let gone = without_target(world.loaded().typed().expect("readable"), &world.data, &world.deletes);
         for delete in &world.deletes {
             let is_gone = gone.iter().any(|other| other.file_path == delete.file_path);
             let reaches = |file: &Arc<FileEntry>| {
@@ -244,7 +244,7 @@ fn deletion_vectors_replace_position_deletes_of_their_file() {
     ]
     .map(Arc::new)
     .into();
-    let index = DeleteIndex::build(&world.loaded().metadata, &deletes).expect("valid");
+    let index = DeleteIndex::build(world.loaded().typed().expect("readable"), &deletes).expect("valid");
     let names = |file: &FileEntry| -> Vec<String> {
         let found = index.for_data_file(file).expect("valid");
         found.iter().map(|d| d.file_path.rsplit('/').next().unwrap_or_default().to_string()).collect()
@@ -255,7 +255,7 @@ fn deletion_vectors_replace_position_deletes_of_their_file() {
     let newer = support::file("a", 3, 10, place.clone());
     assert_eq!(index.for_data_file(&newer).expect_err("vector is older").kind(), ErrorKind::DataInvalid);
     let twice = [deletes[3].clone(), Arc::new(support::deletion_vector("second", 4, place, "a"))];
-    let error = DeleteIndex::build(&world.loaded().metadata, &twice).expect_err("two vectors");
+    let error = DeleteIndex::build(world.loaded().typed().expect("readable"), &twice).expect_err("two vectors");
     assert!(error.to_string().contains("two deletion vectors"), "{error}");
 }
 

@@ -108,8 +108,9 @@ impl World {
     /// A partition of a spec from the text of its values, such as `2025-04-01 15, null`.
     pub(crate) fn partition(&self, spec_id: i32, text: &str) -> Arc<PartitionTuple> {
         let loaded = self.loaded();
-        let spec = loaded.metadata.partition_spec_by_id(spec_id).expect("spec of a test table");
-        let types = spec.partition_type(loaded.metadata.current_schema()).expect("valid spec");
+        let metadata = loaded.typed().expect("readable");
+        let spec = metadata.partition_spec_by_id(spec_id).expect("spec of a test table");
+        let types = spec.partition_type(metadata.current_schema()).expect("valid spec");
         let texts: Vec<&str> = text.split(',').map(str::trim).filter(|value| !value.is_empty()).collect();
         let fields = types.fields();
         let padded = texts.into_iter().chain(std::iter::repeat("null"));
@@ -142,7 +143,7 @@ impl World {
                 number += 1;
             }
         }
-        let gone = without_target(&self.loaded().metadata, &next.data, &next.deletes);
+        let gone = without_target(self.loaded().typed().expect("readable"), &next.data, &next.deletes);
         next.deletes.retain(|delete| !gone.iter().any(|other| other.file_path == delete.file_path));
         next
     }

@@ -256,9 +256,11 @@ fn table(server: &HttpServer) -> LoadedTable {
     let creation = TableCreation::builder().name("t".into()).location("s3://bkt/t".into()).schema(schema).build();
     let metadata = TableMetadataBuilder::from_table_creation(creation).unwrap().build().unwrap().metadata;
     let json = serde_json::to_value(metadata).unwrap();
-    let table = LoadedTable::from_metadata_json("s3://bkt/t/metadata/1.json".into(), &json).unwrap();
+    let mut table = LoadedTable::from_metadata_json("s3://bkt/t/metadata/1.json".into(), &json).unwrap();
     let config = HashMap::from([("s3.endpoint".to_owned(), server.uri())]);
-    LoadedTable { config, storage_credentials: vec![credential("key1")], ..table }
+    table.config = config;
+    table.storage_credentials = vec![credential("key1")];
+    table
 }
 
 fn lent_store(server: &HttpServer, later: &[&str]) -> (Arc<Lender>, StoreRef) {

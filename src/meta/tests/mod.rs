@@ -94,7 +94,7 @@ async fn library_manifest(
     content: ManifestContentType,
     entries: Vec<ManifestEntry>,
 ) -> ManifestFile {
-    let metadata = &loaded.metadata;
+    let metadata = loaded.typed().expect("readable");
     let layout = (metadata.current_schema().clone(), metadata.default_partition_spec().as_ref().clone());
     let kind = (metadata.format_version(), content);
     // The list's numbers are given by `listed`.

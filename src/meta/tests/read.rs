@@ -96,7 +96,7 @@ proptest! {
         block_on(async {
             let codec = ["gzip", "zstd", "snappy", "uncompressed"][codec];
             let (loaded, store) = (table(FormatVersion::V2, &[("write.manifest.compression-codec", codec)]), MemoryStore::new());
-            let mut writer = SnapshotWriter::new(&store, &loaded.metadata, identity(1, 1)).expect("supported");
+            let mut writer = SnapshotWriter::new(&store, loaded.typed().expect("readable"), identity(1, 1)).expect("supported");
             let files: Vec<_> = (0..5).map(|n| data(&format!("mem://b/t/{n}.parquet"), "p", n)).collect();
             let manifest = writer.write_added(ManifestContentType::Data, 0, &files, None).await.expect("written").remove(0);
             let list = writer.write_list(1, None, vec![manifest.clone()]).await.expect("written");
@@ -127,7 +127,7 @@ proptest! {
 #[tokio::test]
 async fn a_manifest_cut_at_a_block_is_noticed_by_length_or_count() {
     let (loaded, store) = (table(FormatVersion::V2, &[]), MemoryStore::new());
-    let mut writer = SnapshotWriter::new(&store, &loaded.metadata, identity(1, 1)).expect("supported");
+    let mut writer = SnapshotWriter::new(&store, loaded.typed().expect("readable"), identity(1, 1)).expect("supported");
     let one =
         writer.write_added(ManifestContentType::Data, 0, &[data("a", "p", 1)], None).await.expect("written").remove(0);
     let manifest = listed(one, 1);
@@ -188,7 +188,7 @@ async fn sequence_numbers_are_inherited_by_added_entries_only() {
 }
 
 fn evolve(loaded: &LoadedTable, to: Schema) -> LoadedTable {
-    let builder = loaded.metadata.as_ref().clone().into_builder(None);
+    let builder = loaded.typed().expect("readable").as_ref().clone().into_builder(None);
     let metadata = builder.add_current_schema(to).expect("valid").build().expect("valid").metadata;
     LoadedTable::from_metadata_json("m".into(), &serde_json::to_value(&metadata).expect("json")).expect("valid")
 }
@@ -212,7 +212,7 @@ async fn partitions_are_typed_by_the_current_schema() {
     let wide = evolve(&old, schema(vec![(1, "id", PrimitiveType::Long), (2, "p", PrimitiveType::Long)]));
     assert_eq!(read(&wide).await.expect("valid"), Struct::from_iter([Some(Literal::long(5))]));
     // The source column is dropped: its last type counts.
-    let dropped = wide.metadata.as_ref().clone().into_builder(None);
+    let dropped = wide.typed().expect("readable").as_ref().clone().into_builder(None);
     let dropped = dropped.add_partition_spec(UnboundPartitionSpec::builder().build()).expect("valid");
     let dropped = dropped.set_default_partition_spec(-1).expect("valid").build().expect("valid").metadata;
     let dropped =
@@ -220,7 +220,7 @@ async fn partitions_are_typed_by_the_current_schema() {
     let dropped = evolve(&dropped, schema(vec![(1, "id", PrimitiveType::Long)]));
     assert_eq!(read(&dropped).await.expect("valid"), Struct::from_iter([Some(Literal::long(5))]));
     assert_eq!(
-        partition_type(&dropped.metadata, 0).expect("known").fields()[0].field_type,
+        partition_type(dropped.typed().expect("readable"), 0).expect("known").fields()[0].field_type,
         Box::new(Type::Primitive(PrimitiveType::Long))
     );
     // A table whose column is of a type that int never becomes.
@@ -249,7 +249,7 @@ async fn a_position_delete_file_is_file_scoped_only_if_that_is_certain() {
     let explicit = position_delete().referenced_data_file(Some("elsewhere".into())).build().expect("complete");
     let cut = &target[..16];
     let files = [position(target, target), position(cut, cut), position(target, "mem://b/t/data/b.parquet"), explicit];
-    let mut writer = SnapshotWriter::new(&store, &loaded.metadata, identity(1, 1)).expect("supported");
+    let mut writer = SnapshotWriter::new(&store, loaded.typed().expect("readable"), identity(1, 1)).expect("supported");
     let manifest = writer.write_added(ManifestContentType::Deletes, 0, &files, None).await.expect("written").remove(0);
     let read = read_manifest(&store, &loaded, &listed(manifest, 1)).await.expect("valid");
     let referenced: Vec<_> = read.iter().map(|e| e.referenced_data_file.as_deref()).collect();
@@ -259,7 +259,7 @@ async fn a_position_delete_file_is_file_scoped_only_if_that_is_certain() {
 #[tokio::test]
 async fn manifest_lists_of_all_versions_are_read() {
     let (loaded, store) = (table(FormatVersion::V2, &[]), MemoryStore::new());
-    let mut writer = SnapshotWriter::new(&store, &loaded.metadata, identity(5, 1)).expect("supported");
+    let mut writer = SnapshotWriter::new(&store, loaded.typed().expect("readable"), identity(5, 1)).expect("supported");
     let mut manifests =
         writer.write_added(ManifestContentType::Data, 0, &[data("a", "p", 3)], Some(0)).await.expect("written");
     let path = writer.write_list(2, Some(4), manifests.clone()).await.expect("written");
@@ -273,7 +273,7 @@ async fn manifest_lists_of_all_versions_are_read() {
     assert_eq!(library.entries(), manifests);
     // Version 1: no content, no numbers, counts may be missing.
     let old = table(FormatVersion::V1, &[]);
-    let mut writer = SnapshotWriter::new(&store, &old.metadata, identity(6, 2)).expect("supported");
+    let mut writer = SnapshotWriter::new(&store, old.typed().expect("readable"), identity(6, 2)).expect("supported");
     let uncounted = ManifestFile {
         added_files_count: None,
         added_rows_count: None,

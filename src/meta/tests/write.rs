@@ -13,7 +13,8 @@ async fn the_library_reads_what_is_written_here() {
     ] {
         let loaded = table(version, &[("write.manifest.compression-codec", codec)]);
         let store = MemoryStore::new();
-        let mut writer = SnapshotWriter::new(&store, &loaded.metadata, identity(77, 1)).expect("supported");
+        let mut writer =
+            SnapshotWriter::new(&store, loaded.typed().expect("readable"), identity(77, 1)).expect("supported");
         let files = [data("mem://b/t/data/a.parquet", "x", 5), data("mem://b/t/data/b.parquet", "y", 7)];
         let manifests = writer.write_added(ManifestContentType::Data, 0, &files, Some(4)).await.expect("written");
         assert_eq!(manifests.len(), 1);
@@ -24,7 +25,10 @@ async fn the_library_reads_what_is_written_here() {
         let parsed = Manifest::parse_avro(&bytes).expect("the library understands");
         assert_eq!(parsed.metadata().format_version, version);
         assert_eq!(parsed.metadata().content, ManifestContentType::Data);
-        assert_eq!(parsed.metadata().partition_spec.fields(), loaded.metadata.default_partition_spec().fields());
+        assert_eq!(
+            parsed.metadata().partition_spec.fields(),
+            loaded.typed().expect("readable").default_partition_spec().fields()
+        );
         for (read, written) in parsed.entries().iter().zip(&files) {
             assert_eq!(read.data_file(), written);
             assert_eq!(read.status(), ManifestStatus::Added);
@@ -60,7 +64,8 @@ async fn partition_values_of_every_type_round_trip() {
         let loaded =
             table_of(FormatVersion::V2, schema(vec![(1, "p", ty.clone())]), &[("p", Transform::Identity)], &[]);
         let store = MemoryStore::new();
-        let mut writer = SnapshotWriter::new(&store, &loaded.metadata, identity(1, 1)).expect("supported");
+        let mut writer =
+            SnapshotWriter::new(&store, loaded.typed().expect("readable"), identity(1, 1)).expect("supported");
         for (n, value) in [Some(value), None].into_iter().enumerate() {
             let partition = Struct::from_iter([value.clone()]);
             let built = content_file(DataContentType::Data, &format!("mem://b/t/{n}"), partition, 1, 1);
@@ -76,7 +81,7 @@ async fn partition_values_of_every_type_round_trip() {
 async fn a_partition_of_the_wrong_shape_is_refused() {
     let loaded = table(FormatVersion::V2, &[]);
     let store = MemoryStore::new();
-    let mut writer = SnapshotWriter::new(&store, &loaded.metadata, identity(1, 1)).expect("supported");
+    let mut writer = SnapshotWriter::new(&store, loaded.typed().expect("readable"), identity(1, 1)).expect("supported");
     for partition in [vec![], vec![None, None], vec![Some(Literal::long(1))]] {
         let wrong = [file(DataContentType::Data, "f", partition, 1)];
         assert!(writer.write_added(ManifestContentType::Data, 0, &wrong, None).await.is_err());
@@ -98,7 +103,8 @@ async fn splicing_keeps_every_number_and_every_byte_of_the_files() {
         ]
     };
     let source = listed(library_manifest(&store, &loaded, ManifestContentType::Data, entries(2)).await, 6);
-    let mut writer = SnapshotWriter::new(&store, &loaded.metadata, identity(99, 3)).expect("supported");
+    let mut writer =
+        SnapshotWriter::new(&store, loaded.typed().expect("readable"), identity(99, 3)).expect("supported");
     let removed = HashSet::from([Arc::from("mem://b/t/go.parquet")]);
     let spliced = splice::splice(&mut writer, &loaded, &[source], &removed).await.expect("spliced");
     assert_eq!((spliced.deleted, spliced.manifests.len()), (1, 1));
@@ -132,7 +138,7 @@ async fn a_version_1_manifest_spliced_into_a_version_2_table_gets_number_0() {
     let entries = files.iter().map(|f| entry(ManifestStatus::Added, None, f.clone())).collect();
     let source = listed(library_manifest(&store, &old, ManifestContentType::Data, entries).await, 0);
     let new = table(FormatVersion::V2, &[]);
-    let mut writer = SnapshotWriter::new(&store, &new.metadata, identity(99, 3)).expect("supported");
+    let mut writer = SnapshotWriter::new(&store, new.typed().expect("readable"), identity(99, 3)).expect("supported");
     let spliced = splice::splice(&mut writer, &new, &[source], &HashSet::new()).await.expect("spliced");
     let manifest = listed(spliced.manifests[0].clone(), 7);
     assert_eq!(manifest.min_sequence_number, 0);
@@ -159,7 +165,7 @@ async fn manifests_are_merged_up_to_the_target_size_and_rolled_past_it() {
         FormatVersion::V2,
         &[("commit.manifest.target-size-bytes", "3000"), ("write.manifest.compression-codec", "uncompressed")],
     );
-    let mut writer = SnapshotWriter::new(&store, &loaded.metadata, identity(1, 1)).expect("supported");
+    let mut writer = SnapshotWriter::new(&store, loaded.typed().expect("readable"), identity(1, 1)).expect("supported");
     let mut sources = Vec::new();
     for n in 0..40 {
         let one = writer
@@ -168,7 +174,7 @@ async fn manifests_are_merged_up_to_the_target_size_and_rolled_past_it() {
             .expect("written");
         sources.push(listed(one[0].clone(), n));
     }
-    let mut writer = SnapshotWriter::new(&store, &loaded.metadata, identity(2, 2)).expect("supported");
+    let mut writer = SnapshotWriter::new(&store, loaded.typed().expect("readable"), identity(2, 2)).expect("supported");
     let spliced = splice::splice(&mut writer, &loaded, &sources, &HashSet::new()).await.expect("spliced");
     // Blocks of 64 KiB are counted when they close, so that one small manifest takes them all.
     assert_eq!(spliced.manifests.len(), 1);
@@ -208,7 +214,7 @@ async fn two_partition_fields_of_one_fixed_type_make_a_valid_schema() {
     let columns = schema(vec![(1, "a", decimal.clone()), (2, "b", decimal)]);
     let loaded = table_of(FormatVersion::V2, columns, &[("a", Transform::Identity), ("b", Transform::Identity)], &[]);
     let store = MemoryStore::new();
-    let mut writer = SnapshotWriter::new(&store, &loaded.metadata, identity(1, 1)).expect("supported");
+    let mut writer = SnapshotWriter::new(&store, loaded.typed().expect("readable"), identity(1, 1)).expect("supported");
     let values = vec![Some(Literal::decimal(-5)), Some(Literal::decimal(12_345))];
     let file = content_file(DataContentType::Data, "f", Struct::from_iter(values), 1, 1).build().expect("complete");
     let manifests =

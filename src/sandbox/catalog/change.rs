@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::problem::{Outcome, Problem};
 use super::requests::CreateTable;
+use crate::sandbox::untyped;
 
 const FORMAT_VERSION: &str = "format-version";
 
@@ -32,6 +33,19 @@ pub(super) struct NewMetadata {
     pub(super) gzip: bool,
     /// Metadata files that left the log and may be deleted, if the table wants that.
     pub(super) expired: Vec<String>,
+}
+
+impl NewMetadata {
+    /// `property` tells a property of the table, empty if it is not set; `left_log` are the metadata files that left the log.
+    fn new(json: String, location: String, property: impl Fn(&str) -> String, left_log: Vec<String>) -> Self {
+        let is = |key: &str, value: &str| property(key).eq_ignore_ascii_case(value);
+        let directory = match property("write.metadata.path") {
+            path if path.is_empty() => format!("{location}/metadata"),
+            path => path.trim_end_matches('/').to_owned(),
+        };
+        let expired = if is("write.metadata.delete-after-commit.enabled", "true") { left_log } else { Vec::new() };
+        Self { json, location, directory, gzip: is("write.metadata.compression-codec", "gzip"), expired }
+    }
 }
 
 /// The metadata of a new table; field ids are assigned anew, as the specification of a create demands.
@@ -90,10 +104,11 @@ pub(super) fn commit(
     base_json: &str,
     requirements: &[Value],
     updates: Vec<Value>,
+    now_ms: i64,
 ) -> Outcome<Option<NewMetadata>> {
-    let base: TableMetadata = serde_json::from_str(base_json).map_err(|e| {
-        Problem::bad_request(format!("Metadata {base_location} uses something this catalog cannot change: {e}"))
-    })?;
+    let Ok(base) = serde_json::from_str::<TableMetadata>(base_json) else {
+        return commit_untyped(base_location, base_json, requirements, updates, now_ms).map(Some);
+    };
     let base_refs = parse_refs(base_json, &base)?;
     for requirement in parse_requirements(requirements)? {
         check(&requirement, &base, &base_refs)?;
@@ -105,6 +120,31 @@ pub(super) fn commit(
         return Ok(None);
     }
     finish(built, &refs).map(Some)
+}
+
+/// The same for metadata with something that the library does not know, as long as the commit does not touch that.
+fn commit_untyped(
+    base_location: &str,
+    base_json: &str,
+    requirements: &[Value],
+    updates: Vec<Value>,
+    now_ms: i64,
+) -> Outcome<NewMetadata> {
+    let base: Value = serde_json::from_str(base_json).map_err(|e| Problem::internal("parse metadata", e))?;
+    let requirements = parse_requirements(requirements)?;
+    let updates = updates.into_iter().map(|value| part(&format!("update {}", tag(&value, "action")), value));
+    let updates = updates.collect::<Outcome<Vec<TableUpdate>>>()?;
+    let changed = untyped::commit(base_location, &base, &requirements, &updates, now_ms).map_err(|e| {
+        let text = format!("Metadata {base_location}: {e}");
+        match e.kind() {
+            crate::error::ErrorKind::Conflict => Problem::commit_failed(text),
+            _ => Problem::bad_request(text),
+        }
+    })?;
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
+    let location = text(changed.document.get("location"));
+    let property = |key: &str| text(changed.document.get("properties").and_then(|p| p.get(key)));
+    Ok(NewMetadata::new(changed.document.to_string(), location, property, changed.left_log))
 }
 
 /// Branches and tags. They are kept beside the library's metadata because that reads and writes none in version 1.
@@ -299,15 +339,6 @@ fn base_of_create(
 
 fn finish(built: TableMetadataBuildResult, refs: &Refs) -> Outcome<NewMetadata> {
     let metadata = built.metadata;
-    let properties = metadata.properties();
-    let is = |key: &str, value: &str| properties.get(key).is_some_and(|v| v.eq_ignore_ascii_case(value));
-    let expired = match is("write.metadata.delete-after-commit.enabled", "true") {
-        true => built.expired_metadata_logs.into_iter().map(|log| log.metadata_file).collect(),
-        false => Vec::new(),
-    };
-    let directory = properties
-        .get("write.metadata.path")
-        .map_or_else(|| format!("{}/metadata", metadata.location()), |p| p.trim_end_matches('/').to_string());
     let mut value = serde_json::to_value(&metadata).map_err(|e| Problem::internal("serialize metadata", e))?;
     value["refs"] = serde_json::to_value(refs).map_err(|e| Problem::internal("serialize refs", e))?;
     // The library keeps these in hash maps; readers show them in the order of the file.
@@ -322,13 +353,9 @@ fn finish(built: TableMetadataBuildResult, refs: &Refs) -> Outcome<NewMetadata> 
             items.sort_by_key(|item| item.get(key).and_then(Value::as_i64));
         }
     }
-    Ok(NewMetadata {
-        json: value.to_string(),
-        location: metadata.location().to_string(),
-        directory,
-        gzip: is("write.metadata.compression-codec", "gzip"),
-        expired,
-    })
+    let property = |key: &str| metadata.properties().get(key).cloned().unwrap_or_default();
+    let left_log = built.expired_metadata_logs.into_iter().map(|log| log.metadata_file).collect();
+    Ok(NewMetadata::new(value.to_string(), metadata.location().to_string(), property, left_log))
 }
 
 /// Metadata without the snapshots that no branch or tag names, as `snapshots=refs` asks.

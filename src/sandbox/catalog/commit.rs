@@ -108,7 +108,7 @@ impl State {
                 }
                 let from = state.metadata_location.clone();
                 let base = read_document(&from)?;
-                match change::commit(&from, &base, &requirements, request.updates)? {
+                match change::commit(&from, &base, &requirements, request.updates, self.clock.now_ms())? {
                     Some(metadata) => (Some(from), metadata),
                     None => return Ok(None),
                 }

@@ -4,7 +4,6 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use iceberg::spec::TableMetadata;
 use iceberg::{NamespaceIdent, TableIdent};
 
 use super::change::{self, NewMetadata};
@@ -338,6 +337,6 @@ pub(super) fn read_document(metadata_location: &str) -> Outcome<String> {
 
 /// The directory of the table whose metadata this is; `None` if that cannot be told.
 fn table_dir(metadata_location: &str) -> Option<PathBuf> {
-    let metadata: TableMetadata = serde_json::from_str(&read_document(metadata_location).ok()?).ok()?;
-    files::local_path(metadata.location()).ok()
+    let metadata: serde_json::Value = serde_json::from_str(&read_document(metadata_location).ok()?).ok()?;
+    files::local_path(metadata.get("location")?.as_str()?).ok()
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use iceberg::spec::{
     DataContentType, DataFile, FormatVersion, ManifestContentType, ManifestFile, ManifestStatus, PartitionSpec,
-    SchemaRef, Struct, TableMetadata,
+    SchemaRef, Struct,
 };
 use iceberg::{NamespaceIdent, TableIdent};
 use icewright::clean::{
@@ -146,8 +146,7 @@ impl World {
             log.push(json!({"snapshot-id": main, "timestamp-ms": self.now_ms - age_ms}));
         }
         self.file_of(&path, age_ms, self.metadata.to_string().into_bytes());
-        let metadata: TableMetadata = serde_json::from_value(self.metadata.clone()).unwrap();
-        self.catalog.register(&self.ident, path.clone(), metadata).unwrap();
+        self.catalog.register_json(&self.ident, path.clone(), self.metadata.clone()).unwrap();
         let entry = json!({"metadata-file": path, "timestamp-ms": self.now_ms - age_ms});
         self.metadata["metadata-log"].as_array_mut().unwrap().push(entry);
         self.version += 1;
