@@ -353,3 +353,7 @@ fn snapshot(json: SnapshotJson, version: FormatVersion) -> Option<Snapshot> {
         encryption_key_id: json.key_id,
     })
 }
+
+#[cfg(test)]
+#[path = "metadata_tests.rs"]
+mod tests;

@@ -24,7 +24,7 @@ const LAYERS: [(&str, &[&str]); 28] = [
     ("policy", &["catalog", "error", "table"]),
     ("config", &["error", "policy"]),
     ("meta", &["catalog", "error", "storage", "table"]),
-    ("inspect", &["error", "meta", "table"]),
+    ("inspect", &["catalog", "error", "meta", "table"]),
     ("plan", &["catalog", "error", "policy", "run_id", "storage", "table"]),
     ("rewrite", &["catalog", "error", "plan", "run_id", "storage", "table"]),
     ("commit", &["catalog", "clock", "error", "meta", "plan", "rewrite", "run_id", "storage", "table"]),

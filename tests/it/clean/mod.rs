@@ -3,4 +3,5 @@
 mod expire;
 mod guards;
 mod orphans;
+mod untyped;
 mod world;

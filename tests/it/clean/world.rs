@@ -73,6 +73,8 @@ pub(super) struct World {
     pub(super) candidates_max: usize,
     /// The snapshot made last, as the metadata has it.
     pub(super) last_snapshot: Value,
+    /// Whether manifest lists tell wrong counts of files, as some writers' do.
+    pub(super) wrong_counts: bool,
     version: usize,
     manifests: BTreeMap<i64, Vec<(ManifestFile, Vec<Live>)>>,
 }
@@ -114,6 +116,7 @@ impl World {
             elsewhere: Needed(Some(Vec::new())),
             candidates_max: CANDIDATES_PER_RUN,
             last_snapshot: Value::Null,
+            wrong_counts: false,
             version: 0,
             manifests: BTreeMap::new(),
         };
@@ -187,7 +190,10 @@ impl World {
             }
         }
         let list = at(&format!("metadata/snap-{id}-1-{commit}.avro"));
-        let files = manifests.iter().map(|(manifest, _)| manifest.clone()).collect::<Vec<_>>();
+        let mut files = manifests.iter().map(|(manifest, _)| manifest.clone()).collect::<Vec<_>>();
+        if self.wrong_counts {
+            files.iter_mut().for_each(|manifest| manifest.existing_files_count = Some(5));
+        }
         self.file_of(&list, age_ms, library_manifest_list(id, parent, sequence, files).await.unwrap().to_vec());
         self.manifests.insert(id, manifests);
         let mut snapshot = json!({
@@ -228,6 +234,16 @@ impl World {
         let gone = |s: &Value| ids.iter().any(|id| s["snapshot-id"] == *id);
         self.metadata["snapshots"].as_array_mut().unwrap().retain(|s| !gone(s));
         self.publish(age_ms);
+    }
+
+    /// Lets a snapshot name its manifests itself, as old writers of version 1 did; its list goes. Without publication.
+    pub(super) fn inline_manifests(&mut self, id: i64) {
+        let paths: Vec<&str> =
+            self.manifests[&id].iter().map(|(manifest, _)| manifest.manifest_path.as_str()).collect();
+        let snapshots = self.metadata["snapshots"].as_array_mut().unwrap();
+        let snapshot = snapshots.iter_mut().find(|s| s["snapshot-id"] == id).unwrap().as_object_mut().unwrap();
+        snapshot.insert("manifests".into(), json!(paths));
+        snapshot.remove("manifest-list");
     }
 
     /// Statistics of a snapshot, of both kinds, without publication.
@@ -301,6 +317,10 @@ impl World {
         for (manifest, live) in &self.manifests[&id] {
             assert!(paths.contains(&manifest.manifest_path), "{} of snapshot {id}", manifest.manifest_path);
             live.iter().for_each(|(path, ..)| assert!(paths.contains(path), "{path} of snapshot {id}"));
+        }
+        let snapshots = self.metadata["snapshots"].as_array().unwrap();
+        if snapshots.iter().any(|s| s["snapshot-id"] == id && s["manifests"].is_array()) {
+            return;
         }
         let prefix = at(&format!("metadata/snap-{id}-"));
         assert!(paths.iter().any(|p| p.starts_with(&prefix)), "the list of snapshot {id}");

@@ -170,7 +170,7 @@ async fn a_dropped_table_can_be_registered_again() {
 }
 
 #[tokio::test]
-async fn a_table_with_unknown_types_is_served_as_it_is_but_not_changed() {
+async fn a_table_with_unknown_types_is_served_as_it_is_and_changed_where_no_type_matters() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let catalog = Catalog::start(dir.path()).await;
     catalog.namespace(&["ns"]).await;
@@ -183,8 +183,16 @@ async fn a_table_with_unknown_types_is_served_as_it_is_but_not_changed() {
     let request = json!({"name": "v", "metadata-location": file});
     assert_eq!(catalog.post("/v1/namespaces/ns/register", request).await.0, 200);
     assert_eq!(catalog.load("ns", "v").await["metadata"], metadata);
-    let (status, body) = catalog.commit("v", json!([]), json!([set_property("a", "b")])).await;
+    let schema = json!({"action": "set-current-schema", "schema-id": 0});
+    let (status, body) = catalog.commit("v", json!([]), json!([schema])).await;
     assert_eq!((status, error_type(&body)), (400, "BadRequestException"));
+    let (status, body) = catalog.commit("v", json!([assert_ref("main", Some(7))]), json!([])).await;
+    assert_eq!((status, error_type(&body)), (409, "CommitFailedException"));
+    let (status, body) = catalog.commit("v", json!([]), json!([set_property("a", "b")])).await;
+    assert_eq!(status, 200, "{body}");
+    assert_eq!(body["metadata"]["properties"]["a"], "b");
+    assert_eq!(body["metadata"]["schemas"], metadata["schemas"]);
+    assert_eq!(catalog.load("ns", "v").await["metadata"], body["metadata"]);
 }
 
 #[tokio::test]
