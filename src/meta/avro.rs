@@ -80,22 +80,38 @@ impl Type {
         Ok(Arc::new(Self { kind, logical, nodes: inner + 1 }))
     }
 
-    /// The fields of a record, or of the record in an optional one.
+    /// The fields of a record, or of the only record that a union may hold. Values are read by [`Decoder::record`], which
+    /// knows the branch.
     pub(crate) fn fields(&self) -> Option<&[Field]> {
         match &self.kind {
             Kind::Record(fields) => Some(fields),
-            Kind::Union(branches) => branches.iter().find_map(|b| match &b.kind {
-                Kind::Record(fields) => Some(fields.as_slice()),
-                _ => None,
-            }),
+            Kind::Union(branches) => {
+                let mut records = branches.iter().filter_map(|branch| match &branch.kind {
+                    Kind::Record(fields) => Some(fields.as_slice()),
+                    _ => None,
+                });
+                records.next().filter(|_| records.next().is_none())
+            }
             _ => None,
+        }
+    }
+
+    /// Whether values of the type take no bytes.
+    fn is_empty(&self) -> bool {
+        match &self.kind {
+            Kind::Null | Kind::Fixed(0) => true,
+            Kind::Record(fields) => fields.iter().all(|field| field.ty.is_empty()),
+            _ => false,
         }
     }
 }
 
 #[derive(Default)]
 struct Parser {
+    /// By full name.
     named: HashMap<String, Arc<Type>>,
+    /// The namespace that names without one belong to; empty for none.
+    namespace: String,
 }
 
 impl Parser {
@@ -121,39 +137,67 @@ impl Parser {
     fn by_name(&self, name: &str) -> Result<Arc<Type>> {
         match primitive(name) {
             Some(kind) => Type::new(kind, None),
-            None => self.named.get(name).cloned().ok_or_else(|| Error::invalid(format!("unknown avro type {name:?}"))),
+            None => {
+                let found = self.named.get(&self.full_name(name)).or_else(|| self.named.get(name));
+                found.cloned().ok_or_else(|| Error::invalid(format!("unknown avro type {name:?}")))
+            }
         }
     }
 
+    fn full_name(&self, name: &str) -> String {
+        match name.contains('.') || self.namespace.is_empty() {
+            true => name.to_owned(),
+            false => format!("{}.{name}", self.namespace),
+        }
+    }
+
+    /// The full name that a schema defines, if it defines one. Its namespace is that of the names inside.
+    fn defined_name(&mut self, schema: &Value) -> Option<String> {
+        let name = schema.get("name").and_then(Value::as_str)?;
+        match (name.rsplit_once('.'), schema.get("namespace").and_then(Value::as_str)) {
+            (Some((space, _)), _) => self.namespace = space.to_owned(),
+            (None, Some(space)) => self.namespace = space.to_owned(),
+            (None, None) => {}
+        }
+        Some(self.full_name(name))
+    }
+
     fn complex(&mut self, name: &str, schema: &Value, depth: usize) -> Result<Arc<Type>> {
+        if !matches!(name, "record" | "error" | "fixed" | "enum") {
+            return self.unnamed(name, schema, depth);
+        }
+        let outer = self.namespace.clone();
+        let own = self.defined_name(schema);
         let kind = match name {
             "record" | "error" => {
                 let fields = schema.get("fields").and_then(Value::as_array);
                 let fields = fields.ok_or_else(|| Error::invalid("avro record without fields"))?;
                 Kind::Record(fields.iter().map(|f| self.field(f, depth)).collect::<Result<Vec<_>>>()?)
             }
-            "array" => Kind::Array(self.parse(schema.get("items").unwrap_or(&Value::Null), depth + 1)?),
-            "map" => Kind::Map(self.parse(schema.get("values").unwrap_or(&Value::Null), depth + 1)?),
             "fixed" => {
                 let size = schema.get("size").and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
                 Kind::Fixed(size.ok_or_else(|| Error::invalid("avro fixed without a size"))?)
             }
-            "enum" => Kind::Enum,
+            _ => Kind::Enum,
+        };
+        self.namespace = outer;
+        let ty = Type::new(kind, logical(schema))?;
+        if let Some(own) = own {
+            self.named.insert(own, ty.clone());
+        }
+        Ok(ty)
+    }
+
+    fn unnamed(&mut self, name: &str, schema: &Value, depth: usize) -> Result<Arc<Type>> {
+        let kind = match name {
+            "array" => Kind::Array(self.parse(schema.get("items").unwrap_or(&Value::Null), depth + 1)?),
+            "map" => Kind::Map(self.parse(schema.get("values").unwrap_or(&Value::Null), depth + 1)?),
             _ => match primitive(name) {
                 Some(kind) => kind,
                 None => return self.by_name(name),
             },
         };
-        let ty = Type::new(kind, logical(schema)?)?;
-        if matches!(ty.kind, Kind::Record(_) | Kind::Fixed(_) | Kind::Enum)
-            && let Some(own) = schema.get("name").and_then(Value::as_str)
-        {
-            self.named.insert(own.to_owned(), ty.clone());
-            if let Some(space) = schema.get("namespace").and_then(Value::as_str) {
-                self.named.insert(format!("{space}.{own}"), ty.clone());
-            }
-        }
-        Ok(ty)
+        Type::new(kind, logical(schema))
     }
 
     fn field(&mut self, field: &Value, depth: usize) -> Result<Field> {
@@ -177,21 +221,21 @@ fn primitive(name: &str) -> Option<Kind> {
     })
 }
 
-fn logical(schema: &Value) -> Result<Option<Logical>> {
+/// One that is incomplete or unknown means nothing, as the Avro specification has it.
+fn logical(schema: &Value) -> Option<Logical> {
     let number = |key: &str| schema.get(key).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok());
     let utc = schema.get("adjust-to-utc").and_then(Value::as_bool).unwrap_or(false);
-    Ok(match schema.get("logicalType").and_then(Value::as_str) {
+    match schema.get("logicalType").and_then(Value::as_str) {
         Some("date") => Some(Logical::Date),
         Some("time-micros") => Some(Logical::Time),
         Some("timestamp-micros") => Some(Logical::Timestamp { utc }),
         Some("timestamp-nanos") => Some(Logical::TimestampNanos { utc }),
         Some("uuid") => Some(Logical::Uuid),
         Some("decimal") => {
-            let precision = number("precision").ok_or_else(|| Error::invalid("avro decimal without a precision"))?;
-            Some(Logical::Decimal { precision, scale: number("scale").unwrap_or(0) })
+            number("precision").map(|precision| Logical::Decimal { precision, scale: number("scale").unwrap_or(0) })
         }
         _ => None,
-    })
+    }
 }
 
 /// Reads values from a decompressed block.
@@ -287,6 +331,15 @@ impl<'a> Decoder<'a> {
         Ok(if matches!(chosen.kind, Kind::Null) { None } else { Some(chosen) })
     }
 
+    /// The fields of the record that follows, by the branch that was written. `None`: a null.
+    pub(crate) fn record<'t>(&mut self, ty: &'t Type) -> Result<Option<&'t [Field]>> {
+        match self.branch(ty)? {
+            None => Ok(None),
+            Some(Type { kind: Kind::Record(fields), .. }) => Ok(Some(fields)),
+            Some(_) => Err(self.error("a record was expected")),
+        }
+    }
+
     /// An optional integer of either width.
     pub(crate) fn opt_long(&mut self, ty: &Type) -> Result<Option<i64>> {
         match self.branch(ty)? {
@@ -354,7 +407,7 @@ impl<'a> Decoder<'a> {
     fn items(&mut self) -> Result<(usize, Option<usize>)> {
         let count = self.long()?;
         let bytes = if count < 0 { Some(self.length()?) } else { None };
-        // An item takes at least a byte, since no type of a manifest is empty: a larger count is an attack on time.
+        // An item takes at least a byte, since no item that is read is empty: a larger count is an attack on time.
         match usize::try_from(count.unsigned_abs()) {
             Ok(n) if n <= self.remaining() => Ok((n, bytes)),
             _ => Err(self.error(format!("{count} items cannot fit {} bytes", self.remaining()))),
@@ -382,6 +435,9 @@ impl<'a> Decoder<'a> {
     }
 
     fn skip_items(&mut self, item: &Type, keyed: bool) -> Result<()> {
+        if item.is_empty() && !keyed {
+            return self.skip_empty_items();
+        }
         loop {
             match self.items()? {
                 (0, _) => return Ok(()),
@@ -394,6 +450,20 @@ impl<'a> Decoder<'a> {
                         self.skip(item)?;
                     }
                 }
+            }
+        }
+    }
+
+    /// Any number of items that take no bytes.
+    fn skip_empty_items(&mut self) -> Result<()> {
+        loop {
+            match self.long()? {
+                0 => return Ok(()),
+                count if count < 0 => {
+                    let bytes = self.length()?;
+                    self.take(bytes)?;
+                }
+                _ => {}
             }
         }
     }

@@ -5,6 +5,7 @@ pub mod file;
 pub mod history;
 pub mod label;
 pub mod name;
+pub mod partition_values;
 pub mod path_set;
 pub mod references;
 
@@ -17,8 +18,9 @@ use crate::catalog::{Catalog, LoadedTable};
 use crate::error::{Context, Result};
 use crate::storage::StoreRef;
 pub use delete_index::{ApplicableDeletes, DeleteIndex};
-pub use file::{FileEntry, PartitionTuple};
+pub use file::{FileEntry, PartitionTuple, name_referenced_files};
 pub use name::TableName;
+pub use partition_values::PartitionValues;
 
 /// A table within reach: its name, its catalog, its files, and the metadata last loaded. Cheap to clone.
 #[derive(Clone)]

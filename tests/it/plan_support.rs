@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use iceberg::spec::{DataContentType, DataFileFormat, Datum, Literal, PrimitiveLiteral, PrimitiveType, Struct, Type};
+use iceberg::spec::{DataContentType, DataFileFormat, Datum, Literal, PrimitiveLiteral, PrimitiveType, Type};
 use icewright::catalog::LoadedTable;
 use icewright::plan::RewritePlan;
 use icewright::policy::{PartitionSelection, RewriteDataFilesPolicy, TablePolicy};
@@ -115,7 +115,7 @@ impl World {
         let padded = texts.into_iter().chain(std::iter::repeat("null"));
         let values: Vec<Option<Literal>> =
             fields.iter().zip(padded).map(|(f, text)| literal(&f.field_type, text)).collect();
-        Arc::new(PartitionTuple { spec_id, values: Struct::from_iter(values) })
+        Arc::new(PartitionTuple { spec_id, values: values.into_iter().collect() })
     }
 
     /// What the table looks like after `plan`: each group in files of its split size, holding what file-scoped deletes leave;

@@ -19,7 +19,7 @@ async fn equals_library(store: &MemoryStore, loaded: &LoadedTable, manifest: &Ma
         assert_eq!(own.file_path.as_ref(), file.file_path());
         assert_eq!(own.content, file.content_type());
         assert_eq!(own.file_format, file.file_format());
-        assert_eq!(&own.partition.values, file.partition());
+        assert_eq!(own.partition.values.as_struct(), file.partition());
         assert_eq!(own.record_count, file.record_count());
         assert_eq!(own.file_size_bytes, file.file_size_in_bytes());
         assert_eq!(Some(own.data_sequence_number), library.sequence_number());
@@ -208,9 +208,9 @@ async fn partitions_are_typed_by_the_current_schema() {
     let read = async |loaded: &LoadedTable| {
         read_manifest(&store, loaded, &manifest).await.map(|e| e[0].partition.values.clone())
     };
-    assert_eq!(read(&old).await.expect("valid"), Struct::from_iter([Some(Literal::int(5))]));
+    assert_eq!(read(&old).await.expect("valid"), PartitionValues::from_iter([Some(Literal::int(5))]));
     let wide = evolve(&old, schema(vec![(1, "id", PrimitiveType::Long), (2, "p", PrimitiveType::Long)]));
-    assert_eq!(read(&wide).await.expect("valid"), Struct::from_iter([Some(Literal::long(5))]));
+    assert_eq!(read(&wide).await.expect("valid"), PartitionValues::from_iter([Some(Literal::long(5))]));
     // The source column is dropped: its last type counts.
     let dropped = wide.metadata.as_ref().clone().into_builder(None);
     let dropped = dropped.add_partition_spec(UnboundPartitionSpec::builder().build()).expect("valid");
@@ -218,7 +218,7 @@ async fn partitions_are_typed_by_the_current_schema() {
     let dropped =
         LoadedTable::from_metadata_json("m".into(), &serde_json::to_value(&dropped).expect("json")).expect("valid");
     let dropped = evolve(&dropped, schema(vec![(1, "id", PrimitiveType::Long)]));
-    assert_eq!(read(&dropped).await.expect("valid"), Struct::from_iter([Some(Literal::long(5))]));
+    assert_eq!(read(&dropped).await.expect("valid"), PartitionValues::from_iter([Some(Literal::long(5))]));
     assert_eq!(
         partition_type(&dropped.metadata, 0).expect("known").fields()[0].field_type,
         Box::new(Type::Primitive(PrimitiveType::Long))
@@ -253,7 +253,9 @@ async fn a_position_delete_file_is_file_scoped_only_if_that_is_certain() {
     let manifest = writer.write_added(ManifestContentType::Deletes, 0, &files, None).await.expect("written").remove(0);
     let read = read_manifest(&store, &loaded, &listed(manifest, 1)).await.expect("valid");
     let referenced: Vec<_> = read.iter().map(|e| e.referenced_data_file.as_deref()).collect();
-    assert_eq!(referenced, [Some(target), None, None, Some("elsewhere")]);
+    assert_eq!(referenced, [None, None, None, Some("elsewhere")], "equal bounds alone prove nothing");
+    let bounds: Vec<_> = read.iter().map(|e| e.path_bound.as_deref()).collect();
+    assert_eq!(bounds, [Some(target), Some(cut), None, None]);
 }
 
 #[tokio::test]

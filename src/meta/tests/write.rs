@@ -67,7 +67,7 @@ async fn partition_values_of_every_type_round_trip() {
             let built = built.build().expect("complete");
             let manifests = writer.write_added(ManifestContentType::Data, 0, &[built], None).await.expect("written");
             let read = read_manifest(&store, &loaded, &listed(manifests[0].clone(), 2)).await.expect("valid");
-            assert_eq!(read[0].partition.values, Struct::from_iter([value]), "{ty}");
+            assert_eq!(read[0].partition.values.as_struct(), &Struct::from_iter([value]), "{ty}");
         }
     }
 }

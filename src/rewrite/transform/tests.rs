@@ -1,0 +1,6 @@
+use arrow::array::*;
+
+use super::*;
+
+#[test]
+fn placeholder() {}
