@@ -9,6 +9,7 @@ use futures::{StreamExt, TryStreamExt};
 use iceberg::spec::{ManifestContentType, ManifestFile};
 use serde_json::Value;
 
+use super::avro::Type;
 use super::container::Container;
 use super::entry::{DELETED, Detail, EXISTING, Layout};
 use super::partition_summary::UuidClass;
@@ -34,7 +35,7 @@ pub(crate) struct Spliced {
 struct Group {
     spec_id: i32,
     deletes: bool,
-    data_file_schema: String,
+    entry_schema: String,
     schema: Vec<u8>,
     partition_spec: Vec<u8>,
 }
@@ -131,7 +132,16 @@ fn describe(writer: &SnapshotWriter<'_>, source: &ManifestFile, container: &Cont
     let data_file = fields.and_then(|f| f.iter().find(|f| f.get("field-id").and_then(Value::as_i64) == Some(2)));
     let data_file = data_file.and_then(|f| f.get("type")).filter(|ty| ty.is_object() || ty.is_array());
     let data_file = data_file.ok_or_else(|| Error::unsupported(format!("{path}: data_file is given by the name of a type")))?;
-    let schema = entry_schema(writer.metadata().format_version(), data_file.clone());
+    let mut schema = entry_schema(writer.metadata().format_version(), data_file.clone());
+    // Names inside may be given in full.
+    for key in ["name", "namespace"] {
+        if let Some(name) = written.get(key) {
+            schema[key] = name.clone();
+        }
+    }
+    if Type::parse(&schema).is_err() {
+        return Err(Error::unsupported(format!("{path}: data_file refers to types that are defined outside of it")));
+    }
     let mut header = writer.header(content, spec_id, &schema)?;
     // The schema that the metrics were written by goes with them.
     for key in ["schema", "schema-id", "partition-spec"] {
@@ -143,7 +153,7 @@ fn describe(writer: &SnapshotWriter<'_>, source: &ManifestFile, container: &Cont
     let group = Group {
         spec_id,
         deletes: content == ManifestContentType::Deletes,
-        data_file_schema: data_file.to_string(),
+        entry_schema: schema.to_string(),
         schema: own("schema"),
         partition_spec: own("partition-spec"),
     };

@@ -137,7 +137,8 @@ pub(crate) fn group_rows(values: &[ArrayRef], rows: usize) -> Result<Vec<Partiti
     Ok(groups)
 }
 
-fn literal(array: &ArrayRef, row: usize) -> Result<Option<Literal>> {
+/// One value of a partition column.
+pub(crate) fn literal(array: &ArrayRef, row: usize) -> Result<Option<Literal>> {
     use PrimitiveLiteral as V;
     if array.is_null(row) {
         return Ok(None);

@@ -12,7 +12,7 @@ use icewright::testing::builder::file_entry;
 use serde_json::{Value, json};
 
 /// Columns of every test table: name, field id, type.
-const COLUMNS: [(&str, i32, &str); 7] = [
+const COLUMNS: [(&str, i32, &str); 8] = [
     ("id", 1, "long"),
     ("hour", 2, "string"),
     ("ts", 3, "timestamptz"),
@@ -20,6 +20,7 @@ const COLUMNS: [(&str, i32, &str); 7] = [
     ("day", 5, "date"),
     ("region", 6, "int"),
     ("ts_ns", 7, "long"),
+    ("code", 8, "fixed[3]"),
 ];
 
 /// A table's metadata and live files.
