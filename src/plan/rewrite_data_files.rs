@@ -24,7 +24,7 @@
 //! - **Key ranges** of equality deletes are not compared, so `delete-file-threshold` may count a delete that the reference
 //!   rules out. A threshold of 0 is refused: it would select every file on every run.
 //! - **Cut.** When `max-files-to-rewrite` leaves a group files that would come out as they are, they wait too.
-//! - **Unwritable specs.** If nobody could read what is written by the table's current spec, every file is left alone
+//! - **Unwritable specs.** If some engine could not read what is written by the table's current spec, every file is left alone
 //!   (`partition_spec_unwritable`).
 //! - **Refused**: format version 3 and encrypted tables. **Left alone**: files that are not Parquet, and files with an
 //!   applicable delete file that is not.

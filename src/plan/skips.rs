@@ -47,7 +47,7 @@ impl Reason {
         match self {
             Self::Disabled => "rewrite-data-files is switched off by the policy".to_string(),
             Self::PartitionSpecUnwritable => {
-                "nothing can be written by the table's partition spec; change the spec".to_string()
+                "nothing is written by such a spec; change the table's partition spec".to_string()
             }
             Self::PartitionFieldMissing => {
                 "their partition spec lacks the column that the policy selects by; partitions = \"all\" includes them"
