@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use iceberg::spec::{DataContentType, Literal, Struct};
+use iceberg::spec::{DataContentType, Literal};
 use icewright::catalog::LoadedTable;
 use icewright::plan::{check_rewrite_plan, plan_rewrite_data_files};
 use icewright::policy::{
@@ -62,7 +62,7 @@ fn status_mib(name: &str) -> u64 {
 fn state(files: usize, partitions: usize, deletes: usize) -> TableState {
     let tuple = |bucket: usize| {
         let value = Literal::int(i32::try_from(bucket).expect("few buckets"));
-        Arc::new(PartitionTuple { spec_id: 0, values: Struct::from_iter([Some(value)]) })
+        Arc::new(PartitionTuple { spec_id: 0, values: std::iter::once(Some(value)).collect() })
     };
     let tuples: Vec<Arc<PartitionTuple>> = (0..partitions).map(tuple).collect();
     let commits = files.div_ceil(partitions).max(1);

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use iceberg::spec::{DataContentType, Struct};
+use iceberg::spec::DataContentType;
 use icewright::catalog::LoadedTable;
 use icewright::clock::{Clock, SystemClock};
 use icewright::error::{Error, Result};
@@ -22,7 +22,7 @@ use icewright::plan::{FileGroup, RewriteTask};
 use icewright::rewrite::{MemoryBudget, Progress, RewriteContext};
 use icewright::run_id::RunId;
 use icewright::storage::{ListedFile, Store, StoreWriter};
-use icewright::table::{FileEntry, PartitionTuple};
+use icewright::table::{FileEntry, PartitionTuple, PartitionValues};
 use icewright::testing::builder::file_entry;
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
@@ -157,7 +157,7 @@ pub(crate) fn entry(
 pub(crate) fn group(tasks: Vec<RewriteTask>) -> FileGroup {
     FileGroup {
         index: 0,
-        partition: Some(Arc::new(PartitionTuple { spec_id: 0, values: Struct::empty() })),
+        partition: Some(Arc::new(PartitionTuple { spec_id: 0, values: PartitionValues::empty() })),
         output_spec_id: 0,
         input_bytes: tasks.iter().map(|t| t.data_file.file_size_bytes).sum(),
         tasks,

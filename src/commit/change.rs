@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use iceberg::spec::{DataContentType, FormatVersion, ManifestContentType, ManifestFile, Struct};
+use iceberg::spec::{DataContentType, FormatVersion, ManifestContentType, ManifestFile};
 
 use super::StartSnapshot;
-use super::revalidate::is_global;
+use super::revalidate::{is_global, output_partitions};
 use crate::error::Result;
 use crate::meta::write::number;
 use crate::rewrite::RewriteResult;
-use crate::table::{FileEntry, TableState};
+use crate::table::{FileEntry, PartitionValues, TableState};
 
 /// The change to a head.
 #[derive(Debug)]
@@ -126,9 +126,9 @@ fn dangling_deletes(head: &TableState, start: &StartSnapshot, results: &[Rewrite
     }
     let replaced: HashSet<&str> = results.iter().flat_map(|r| &r.rewritten).map(|f| f.file_path.as_ref()).collect();
     let mut by_path: HashMap<&str, i64> = HashMap::new();
-    let mut by_partition: HashMap<(i32, &Struct), i64> = HashMap::new();
+    let mut by_partition: HashMap<(i32, &PartitionValues), i64> = HashMap::new();
     // Smallest data and file sequence numbers of files that position deletes may name.
-    let mut named: HashMap<(i32, &Struct), (i64, i64)> = HashMap::new();
+    let mut named: HashMap<(i32, &PartitionValues), (i64, i64)> = HashMap::new();
     let mut overall: Option<i64> = None;
     let stay = head.data_files.iter().filter(|f| !replaced.contains(f.file_path.as_ref()));
     for file in stay.clone() {
@@ -139,8 +139,8 @@ fn dangling_deletes(head: &TableState, start: &StartSnapshot, results: &[Rewrite
         by_path.insert(file.file_path.as_ref(), data);
     }
     let stay = stay.map(|f| (f.partition.spec_id, &f.partition.values, f.data_sequence_number));
-    let outputs = results.iter().flat_map(|r| &r.added);
-    let outputs = outputs.map(|f| (start.default_spec_id, f.partition(), start.sequence_number));
+    let outputs = output_partitions(results);
+    let outputs = outputs.iter().map(|values| (start.default_spec_id, values, start.sequence_number));
     for (spec_id, values, sequence) in stay.chain(outputs) {
         by_partition.entry((spec_id, values)).and_modify(|min| *min = sequence.min(*min)).or_insert(sequence);
         overall = Some(overall.map_or(sequence, |min| min.min(sequence)));

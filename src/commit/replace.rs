@@ -22,7 +22,7 @@ use crate::meta::{
 use crate::rewrite::RewriteResult;
 use crate::run_id::{SUMMARY_ACTION, SUMMARY_RUN_ID};
 use crate::storage::delete_files::{Proof, delete_files};
-use crate::table::{FileEntry, TableHandle, TableState};
+use crate::table::{FileEntry, TableHandle, TableState, name_referenced_files};
 
 /// Manifests read side by side.
 const READS: usize = 8;
@@ -221,7 +221,9 @@ impl Commit<'_> {
     async fn load_state(&mut self, loaded: &Arc<LoadedTable>, snapshot: SnapshotRef) -> Result<TableState> {
         let list = read_manifest_list(self.table.store.as_ref(), loaded, &snapshot).await?;
         let entries = self.load_entries(loaded, &list).await?;
-        let (data_files, delete_files) = entries.into_iter().partition(|e| e.content == DataContentType::Data);
+        let (data_files, mut delete_files): (Vec<_>, Vec<_>) =
+            entries.into_iter().partition(|e| e.content == DataContentType::Data);
+        name_referenced_files(&data_files, &mut delete_files);
         Ok(TableState { loaded: loaded.clone(), snapshot: Some(snapshot), manifests: list, data_files, delete_files })
     }
 

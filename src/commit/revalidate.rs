@@ -7,12 +7,12 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use iceberg::spec::{DataContentType, Struct};
+use iceberg::spec::{DataContentType, DataFile};
 
 use super::StartSnapshot;
 use crate::error::{Error, ErrorKind, Result};
 use crate::rewrite::RewriteResult;
-use crate::table::{FileEntry, TableState};
+use crate::table::{FileEntry, PartitionValues, TableState};
 
 /// The answer for a rewrite that can go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -196,8 +196,9 @@ fn check_inputs(live: &HashMap<&str, &Arc<FileEntry>>, start: &StartSnapshot, re
 /// Rows of one partition and spec stay in their partition.
 fn check_partitions(start: &StartSnapshot, results: &[RewriteResult]) -> Result<()> {
     for result in results.iter().filter(|r| !changes_spec(r, start)) {
-        let partitions: HashSet<&Struct> = result.rewritten.iter().map(|f| &f.partition.values).collect();
-        if let Some(file) = result.added.iter().find(|f| !partitions.contains(f.partition())) {
+        let partitions: HashSet<&PartitionValues> = result.rewritten.iter().map(|f| &f.partition.values).collect();
+        let strays = |f: &&DataFile| !partitions.contains(&PartitionValues::from(f.partition().clone()));
+        if let Some(file) = result.added.iter().find(strays) {
             return Err(Error::internal(format!("{} lies in a partition that no input has", file.file_path())));
         }
     }
@@ -208,11 +209,16 @@ fn changes_spec(result: &RewriteResult, start: &StartSnapshot) -> bool {
     result.rewritten.iter().any(|f| f.partition.spec_id != start.default_spec_id)
 }
 
+/// The partitions of the outputs.
+pub(super) fn output_partitions<'a>(results: impl IntoIterator<Item = &'a RewriteResult>) -> HashSet<PartitionValues> {
+    results.into_iter().flat_map(|r| &r.added).map(|f| f.partition().clone().into()).collect()
+}
+
 /// What deletes can apply to: sequence numbers of inputs by path, and the smallest by partition and overall.
 struct Inputs<'a> {
     head: &'a TableState,
     paths: HashMap<&'a str, i64>,
-    partitions: HashMap<(i32, &'a Struct), i64>,
+    partitions: HashMap<(i32, &'a PartitionValues), i64>,
     min_sequence: i64,
 }
 
@@ -229,6 +235,10 @@ impl<'a> Inputs<'a> {
         inputs
     }
 
+    fn begins_a_path(&self, bound: &str) -> bool {
+        self.paths.keys().any(|path| path.starts_with(bound))
+    }
+
     /// Whether a delete file may change what readers see of an input: by sequence number, and by path, partition or, for
     /// equality deletes of an unpartitioned spec, everywhere.
     fn may_be_hit_by(&self, delete: &FileEntry) -> bool {
@@ -236,6 +246,8 @@ impl<'a> Inputs<'a> {
         let oldest = match delete.content {
             DataContentType::PositionDeletes => match &delete.referenced_data_file {
                 Some(path) => self.paths.get(path.as_ref()).copied(),
+                // Of a delete file that has left the table it is not known whether its bound was cut.
+                None if delete.path_bound.as_ref().is_some_and(|bound| !self.begins_a_path(bound)) => None,
                 None => of_partition,
             },
             DataContentType::EqualityDeletes if is_global(self.head, delete.partition.spec_id) => {
@@ -290,11 +302,10 @@ fn check_deletes(
 /// Rows that move to another spec or partition come under other partition-scoped equality deletes: newer ones must not tell
 /// the two places apart.
 fn check_moved_rows(head: &TableState, start: &StartSnapshot, results: &[RewriteResult]) -> Result<()> {
-    let mut places: HashSet<(i32, &Struct)> = HashSet::new();
-    for result in results.iter().filter(|r| changes_spec(r, start)) {
-        places.extend(result.rewritten.iter().map(|f| (f.partition.spec_id, &f.partition.values)));
-        places.extend(result.added.iter().map(|f| (start.default_spec_id, f.partition())));
-    }
+    let moved = || results.iter().filter(|r| changes_spec(r, start));
+    let outputs = output_partitions(moved());
+    let mut places: HashSet<(i32, &PartitionValues)> = outputs.iter().map(|v| (start.default_spec_id, v)).collect();
+    places.extend(moved().flat_map(|r| &r.rewritten).map(|f| (f.partition.spec_id, &f.partition.values)));
     let hit = head.delete_files.iter().find(|f| {
         f.content == DataContentType::EqualityDeletes
             && f.data_sequence_number > start.sequence_number

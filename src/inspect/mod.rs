@@ -21,7 +21,7 @@ use summary::ManifestSummary;
 use crate::catalog::SnapshotRef;
 use crate::error::Result;
 use crate::meta;
-use crate::table::{FileEntry, PartitionTuple, TableHandle, TableState};
+use crate::table::{FileEntry, PartitionTuple, TableHandle, TableState, name_referenced_files};
 
 /// A table's health in numbers, as metrics, `inspect` and the page show it.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize, utoipa::ToSchema)]
@@ -102,6 +102,7 @@ pub async fn inspect_table(table: &TableHandle, cache: &ManifestCache, concurren
         files.extend(entries.into_iter().map(|entry| Arc::new(shared(entry, &mut partitions))));
     }
     drop(reads);
+    name_referenced_files(&state.data_files, &mut state.delete_files);
     Ok(state)
 }
 

@@ -6,7 +6,7 @@ use std::mem::size_of;
 use std::sync::Arc;
 
 use foldhash::quality::FixedState;
-use iceberg::spec::{DataContentType, Literal, PrimitiveLiteral, Struct};
+use iceberg::spec::{DataContentType, Literal, PrimitiveLiteral};
 
 use crate::table::{FileEntry, PartitionTuple};
 
@@ -98,5 +98,5 @@ fn widened(partition: &PartitionTuple) -> PartitionTuple {
         Some(Literal::Primitive(PrimitiveLiteral::Float(v))) => Some(Literal::double(f64::from(v.into_inner()))),
         other => other.cloned(),
     };
-    PartitionTuple { spec_id: partition.spec_id, values: Struct::from_iter(partition.values.iter().map(widen)) }
+    PartitionTuple { spec_id: partition.spec_id, values: partition.values.iter().map(widen).collect() }
 }

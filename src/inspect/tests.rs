@@ -1,17 +1,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use iceberg::spec::{DataContentType, DataFileFormat, Literal, ManifestContentType, ManifestFile, Struct};
+use iceberg::spec::{DataContentType, DataFileFormat, Literal, ManifestContentType, ManifestFile};
 use proptest::prelude::*;
 
 use super::stats::StatsBuilder;
 use super::summary::ManifestSummary;
 use super::{ManifestCache, TableStats};
-use crate::table::{FileEntry, PartitionTuple};
+use crate::table::{FileEntry, PartitionTuple, PartitionValues};
 use crate::testing::builder::file_entry;
 
 fn entry(name: u8, content: DataContentType, partition: Option<Literal>, bytes: u64, records: u64) -> FileEntry {
-    let values = Struct::from_iter([partition]);
+    let values = PartitionValues::from_iter([partition]);
     FileEntry {
         content,
         partition: Arc::new(PartitionTuple { spec_id: 0, values }),

@@ -3,196 +3,8 @@
 //! Input is not trusted. Every length is checked against the bytes that are left before anything is allocated, nesting is
 //! limited, and every error names the file and the offset. Encoding is limited to what manifests need.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
-use serde_json::Value;
-
+pub(crate) use super::avro_schema::{Field, Kind, Logical, Type};
 use crate::error::{Error, Result};
-
-/// Nesting of types; Iceberg's own schemas reach about 8.
-const DEPTH_MAX: usize = 32;
-/// Types in a schema, each named one counted wherever it is used: what stepping over a value may cost.
-const NODES_MAX: usize = 20_000;
-
-/// A type of the writer's schema.
-#[derive(Debug)]
-pub(crate) struct Type {
-    pub(crate) kind: Kind,
-    pub(crate) logical: Option<Logical>,
-    nodes: usize,
-}
-
-/// What values of a type look like.
-#[derive(Debug)]
-pub(crate) enum Kind {
-    Null,
-    Boolean,
-    Int,
-    Long,
-    Float,
-    Double,
-    Bytes,
-    Text,
-    Enum,
-    Fixed(usize),
-    Array(Arc<Type>),
-    Map(Arc<Type>),
-    Union(Vec<Arc<Type>>),
-    Record(Vec<Field>),
-}
-
-/// A field of a record.
-#[derive(Debug)]
-pub(crate) struct Field {
-    /// Iceberg's field id; -1 if the schema gives none.
-    pub(crate) id: i32,
-    pub(crate) ty: Arc<Type>,
-}
-
-/// Meaning laid over a primitive type.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Logical {
-    Date,
-    Time,
-    Timestamp { utc: bool },
-    TimestampNanos { utc: bool },
-    Decimal { precision: u32, scale: u32 },
-    Uuid,
-}
-
-impl Type {
-    /// Parses an Avro schema. Recursive types are refused: manifests have none.
-    pub(crate) fn parse(schema: &Value) -> Result<Arc<Self>> {
-        Parser::default().parse(schema, 0)
-    }
-
-    fn new(kind: Kind, logical: Option<Logical>) -> Result<Arc<Self>> {
-        let inner = match &kind {
-            Kind::Array(item) | Kind::Map(item) => item.nodes,
-            Kind::Union(branches) => branches.iter().map(|b| b.nodes).sum(),
-            Kind::Record(fields) => fields.iter().map(|f| f.ty.nodes).sum(),
-            _ => 0,
-        };
-        if inner >= NODES_MAX {
-            return Err(Error::invalid("avro schema is too large"));
-        }
-        Ok(Arc::new(Self { kind, logical, nodes: inner + 1 }))
-    }
-
-    /// The fields of a record, or of the record in an optional one.
-    pub(crate) fn fields(&self) -> Option<&[Field]> {
-        match &self.kind {
-            Kind::Record(fields) => Some(fields),
-            Kind::Union(branches) => branches.iter().find_map(|b| match &b.kind {
-                Kind::Record(fields) => Some(fields.as_slice()),
-                _ => None,
-            }),
-            _ => None,
-        }
-    }
-}
-
-#[derive(Default)]
-struct Parser {
-    named: HashMap<String, Arc<Type>>,
-}
-
-impl Parser {
-    fn parse(&mut self, schema: &Value, depth: usize) -> Result<Arc<Type>> {
-        if depth > DEPTH_MAX {
-            return Err(Error::invalid("avro schema is nested too deeply"));
-        }
-        match schema {
-            Value::String(name) => self.by_name(name),
-            Value::Array(branches) => {
-                let branches = branches.iter().map(|b| self.parse(b, depth + 1)).collect::<Result<Vec<_>>>()?;
-                Type::new(Kind::Union(branches), None)
-            }
-            Value::Object(object) => match object.get("type") {
-                Some(Value::String(name)) => self.complex(name, schema, depth),
-                Some(inner) => self.parse(inner, depth + 1),
-                None => Err(Error::invalid("avro schema without a type")),
-            },
-            _ => Err(Error::invalid("avro schema is neither a name, a list nor an object")),
-        }
-    }
-
-    fn by_name(&self, name: &str) -> Result<Arc<Type>> {
-        match primitive(name) {
-            Some(kind) => Type::new(kind, None),
-            None => self.named.get(name).cloned().ok_or_else(|| Error::invalid(format!("unknown avro type {name:?}"))),
-        }
-    }
-
-    fn complex(&mut self, name: &str, schema: &Value, depth: usize) -> Result<Arc<Type>> {
-        let kind = match name {
-            "record" | "error" => {
-                let fields = schema.get("fields").and_then(Value::as_array);
-                let fields = fields.ok_or_else(|| Error::invalid("avro record without fields"))?;
-                Kind::Record(fields.iter().map(|f| self.field(f, depth)).collect::<Result<Vec<_>>>()?)
-            }
-            "array" => Kind::Array(self.parse(schema.get("items").unwrap_or(&Value::Null), depth + 1)?),
-            "map" => Kind::Map(self.parse(schema.get("values").unwrap_or(&Value::Null), depth + 1)?),
-            "fixed" => {
-                let size = schema.get("size").and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
-                Kind::Fixed(size.ok_or_else(|| Error::invalid("avro fixed without a size"))?)
-            }
-            "enum" => Kind::Enum,
-            _ => match primitive(name) {
-                Some(kind) => kind,
-                None => return self.by_name(name),
-            },
-        };
-        let ty = Type::new(kind, logical(schema)?)?;
-        if matches!(ty.kind, Kind::Record(_) | Kind::Fixed(_) | Kind::Enum)
-            && let Some(own) = schema.get("name").and_then(Value::as_str)
-        {
-            self.named.insert(own.to_owned(), ty.clone());
-            if let Some(space) = schema.get("namespace").and_then(Value::as_str) {
-                self.named.insert(format!("{space}.{own}"), ty.clone());
-            }
-        }
-        Ok(ty)
-    }
-
-    fn field(&mut self, field: &Value, depth: usize) -> Result<Field> {
-        let id = field.get("field-id").and_then(Value::as_i64).and_then(|n| i32::try_from(n).ok()).unwrap_or(-1);
-        let ty = field.get("type").ok_or_else(|| Error::invalid("avro field without a type"))?;
-        Ok(Field { id, ty: self.parse(ty, depth + 1)? })
-    }
-}
-
-fn primitive(name: &str) -> Option<Kind> {
-    Some(match name {
-        "null" => Kind::Null,
-        "boolean" => Kind::Boolean,
-        "int" => Kind::Int,
-        "long" => Kind::Long,
-        "float" => Kind::Float,
-        "double" => Kind::Double,
-        "bytes" => Kind::Bytes,
-        "string" => Kind::Text,
-        _ => return None,
-    })
-}
-
-fn logical(schema: &Value) -> Result<Option<Logical>> {
-    let number = |key: &str| schema.get(key).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok());
-    let utc = schema.get("adjust-to-utc").and_then(Value::as_bool).unwrap_or(false);
-    Ok(match schema.get("logicalType").and_then(Value::as_str) {
-        Some("date") => Some(Logical::Date),
-        Some("time-micros") => Some(Logical::Time),
-        Some("timestamp-micros") => Some(Logical::Timestamp { utc }),
-        Some("timestamp-nanos") => Some(Logical::TimestampNanos { utc }),
-        Some("uuid") => Some(Logical::Uuid),
-        Some("decimal") => {
-            let precision = number("precision").ok_or_else(|| Error::invalid("avro decimal without a precision"))?;
-            Some(Logical::Decimal { precision, scale: number("scale").unwrap_or(0) })
-        }
-        _ => None,
-    })
-}
 
 /// Reads values from a decompressed block.
 #[derive(Debug, Clone)]
@@ -287,6 +99,15 @@ impl<'a> Decoder<'a> {
         Ok(if matches!(chosen.kind, Kind::Null) { None } else { Some(chosen) })
     }
 
+    /// The fields of the record that follows, by the branch that was written. `None`: a null.
+    pub(crate) fn record<'t>(&mut self, ty: &'t Type) -> Result<Option<&'t [Field]>> {
+        match self.branch(ty)? {
+            None => Ok(None),
+            Some(Type { kind: Kind::Record(fields), .. }) => Ok(Some(fields)),
+            Some(_) => Err(self.error("a record was expected")),
+        }
+    }
+
     /// An optional integer of either width.
     pub(crate) fn opt_long(&mut self, ty: &Type) -> Result<Option<i64>> {
         match self.branch(ty)? {
@@ -354,7 +175,7 @@ impl<'a> Decoder<'a> {
     fn items(&mut self) -> Result<(usize, Option<usize>)> {
         let count = self.long()?;
         let bytes = if count < 0 { Some(self.length()?) } else { None };
-        // An item takes at least a byte, since no type of a manifest is empty: a larger count is an attack on time.
+        // An item takes at least a byte, since no item that is read is empty: a larger count is an attack on time.
         match usize::try_from(count.unsigned_abs()) {
             Ok(n) if n <= self.remaining() => Ok((n, bytes)),
             _ => Err(self.error(format!("{count} items cannot fit {} bytes", self.remaining()))),
@@ -382,6 +203,9 @@ impl<'a> Decoder<'a> {
     }
 
     fn skip_items(&mut self, item: &Type, keyed: bool) -> Result<()> {
+        if item.is_empty() && !keyed {
+            return self.skip_empty_items();
+        }
         loop {
             match self.items()? {
                 (0, _) => return Ok(()),
@@ -394,6 +218,20 @@ impl<'a> Decoder<'a> {
                         self.skip(item)?;
                     }
                 }
+            }
+        }
+    }
+
+    /// Any number of items that take no bytes.
+    fn skip_empty_items(&mut self) -> Result<()> {
+        loop {
+            match self.long()? {
+                0 => return Ok(()),
+                count if count < 0 => {
+                    let bytes = self.length()?;
+                    self.take(bytes)?;
+                }
+                _ => {}
             }
         }
     }
@@ -466,29 +304,5 @@ mod tests {
         let mut decoder = Decoder::new(&bytes, "f", 0);
         decoder.skip(&map).expect("valid");
         assert_eq!(decoder.long().expect("valid"), 42);
-    }
-
-    #[test]
-    fn recursive_and_deep_schemas_are_refused() {
-        let recursive = serde_json::json!({"type": "record", "name": "r", "fields": [{"name": "next", "type": "r"}]});
-        assert!(Type::parse(&recursive).is_err());
-        let mut deep = serde_json::json!("int");
-        for _ in 0..100 {
-            deep = serde_json::json!({"type": "array", "items": deep});
-        }
-        assert!(Type::parse(&deep).is_err());
-    }
-
-    #[test]
-    fn a_schema_that_doubles_at_every_level_is_refused() {
-        let mut fields = vec![serde_json::json!({"name": "f", "type": {"type": "record", "name": "r0", "fields": []}})];
-        for n in 1..40 {
-            let inner = format!("r{}", n - 1);
-            let twice = serde_json::json!([{"name": "a", "type": inner}, {"name": "b", "type": inner}]);
-            let record = serde_json::json!({"type": "record", "name": format!("r{n}"), "fields": twice});
-            fields.push(serde_json::json!({"name": "f", "type": record}));
-        }
-        let schema = serde_json::json!({"type": "record", "name": "root", "fields": fields});
-        assert!(Type::parse(&schema).expect_err("too large").to_string().contains("too large"));
     }
 }

@@ -53,17 +53,10 @@ pub(crate) struct RawEntry<'a> {
 }
 
 impl<'a> RawEntry<'a> {
-    /// The one data file that a position delete file speaks of, if that is certain.
-    ///
-    /// Equal bounds of the path column say so too, unless they were cut: then both may be the same prefix of many paths. A cut
-    /// path does not end like a file of data, so anything else counts as applying to the whole partition, which is always safe.
-    pub(crate) fn referenced(&self) -> Option<&'a str> {
-        if self.referenced_data_file.is_some() || self.content != 1 {
-            return self.referenced_data_file;
-        }
-        let path = self.lower_path.filter(|lower| Some(*lower) == self.upper_path)?;
-        let path = std::str::from_utf8(path).ok()?;
-        [".parquet", ".orc", ".avro"].iter().any(|suffix| path.ends_with(suffix)).then_some(path)
+    /// See [`crate::table::FileEntry::path_bound`].
+    pub(crate) fn path_bound(&self) -> Option<&'a str> {
+        let bound = self.lower_path.filter(|lower| self.content == 1 && Some(*lower) == self.upper_path)?;
+        std::str::from_utf8(bound).ok()
     }
 }
 
@@ -96,7 +89,8 @@ impl Layout {
     /// The next entry.
     pub(crate) fn decode<'a>(&self, decoder: &mut Decoder<'a>, detail: Detail) -> Result<RawEntry<'a>> {
         let mut entry = RawEntry { status: -1, record_count: -1, file_size: -1, ..RawEntry::default() };
-        for Field { id, ty } in self.root.fields().unwrap_or_default() {
+        let fields = decoder.record(&self.root)?.ok_or_else(|| decoder.error("an entry is null"))?;
+        for Field { id, ty } in fields {
             match id {
                 0 => entry.status = decoder.opt_int(ty)?.unwrap_or(-1),
                 1 => entry.snapshot_id = decoder.opt_long(ty)?,
@@ -118,9 +112,7 @@ impl Layout {
 
 fn data_file<'a>(decoder: &mut Decoder<'a>, ty: &Type, detail: Detail, entry: &mut RawEntry<'a>) -> Result<()> {
     let start = decoder.position();
-    let Some(fields) = decoder.branch(ty)?.and_then(Type::fields) else {
-        return Err(decoder.error("entry without a data file"));
-    };
+    let fields = decoder.record(ty)?.ok_or_else(|| decoder.error("entry without a data file"))?;
     for Field { id, ty } in fields {
         let full = detail == Detail::Full;
         match id {
@@ -159,17 +151,20 @@ fn ints(decoder: &mut Decoder<'_>, ty: &Type) -> Result<Vec<i32>> {
     Ok(values)
 }
 
-/// The bound of the path column in a map of bounds (an array of pairs with keys 126/129 and values 127/130).
+/// The bound of the path column in a map of bounds (an array of pairs with keys 126/129 and values 127/130, in any order).
 fn path_bound<'a>(decoder: &mut Decoder<'a>, ty: &Type) -> Result<Option<&'a [u8]>> {
     let mut bound = None;
     decoder.opt_array(ty, |d, item| {
-        let mut key = 0;
-        for Field { id, ty } in item.fields().ok_or_else(|| d.error("bounds are no pairs"))? {
+        let (mut key, mut value) = (None, None);
+        for Field { id, ty } in d.record(item)?.unwrap_or_default() {
             match id {
-                126 | 129 => key = d.opt_int(ty)?.unwrap_or(0),
-                127 | 130 if key == DELETE_FILE_PATH => bound = d.opt_bytes(ty)?,
+                126 | 129 => key = d.opt_int(ty)?,
+                127 | 130 => value = d.opt_bytes(ty)?,
                 _ => d.skip(ty)?,
             }
+        }
+        if key == Some(DELETE_FILE_PATH) {
+            bound = value;
         }
         Ok(())
     })?;

@@ -80,16 +80,16 @@ pub async fn read_manifests_of(store: &dyn Store, snapshot: &Snapshot) -> Result
 pub async fn read_manifest_list_at(store: &dyn Store, path: &str) -> Result<(Vec<ManifestFile>, u64)> {
     let bytes = store.read(path).await?;
     let container = Container::open(path, &bytes)?;
-    let fields = container.schema.fields().ok_or_else(|| Error::invalid(format!("{path}: entries are no records")))?;
     let mut manifests = Vec::new();
     container.for_each(|decoder| {
-        manifests.push(manifest_file(decoder, fields)?);
+        manifests.push(manifest_file(decoder, &container.schema)?);
         Ok(())
     })?;
     Ok((manifests, bytes.len() as u64))
 }
 
-fn manifest_file(decoder: &mut Decoder<'_>, fields: &[Field]) -> Result<ManifestFile> {
+fn manifest_file(decoder: &mut Decoder<'_>, entry: &Type) -> Result<ManifestFile> {
+    let fields = decoder.record(entry)?.ok_or_else(|| decoder.error("an entry is null"))?;
     let mut longs = BTreeMap::new();
     let mut path = None;
     let mut partitions = None;
@@ -152,11 +152,16 @@ fn manifest_file(decoder: &mut Decoder<'_>, fields: &[Field]) -> Result<Manifest
     })
 }
 
+/// `None` also if one of them is null: a summary without bounds would say that there are no values.
 fn summaries(decoder: &mut Decoder<'_>, ty: &Type) -> Result<Option<Vec<FieldSummary>>> {
     let mut summaries = Vec::new();
+    let mut complete = true;
     let present = decoder.opt_array(ty, |d, item| {
         let mut summary = FieldSummary::default();
-        let fields = item.fields().ok_or_else(|| d.error("partition summary is no record"))?;
+        let Some(fields) = d.record(item)? else {
+            complete = false;
+            return Ok(());
+        };
         for Field { id, ty } in fields {
             match id {
                 509 => summary.contains_null = d.opt_bool(ty)?.unwrap_or(true),
@@ -169,5 +174,5 @@ fn summaries(decoder: &mut Decoder<'_>, ty: &Type) -> Result<Option<Vec<FieldSum
         summaries.push(summary);
         Ok(())
     })?;
-    Ok(present.then_some(summaries))
+    Ok((present && complete).then_some(summaries))
 }

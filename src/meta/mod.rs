@@ -3,6 +3,7 @@
 //! Manifests are immutable, so whatever is read may be kept by path. It must never return part of a damaged file.
 
 mod avro;
+mod avro_schema;
 mod container;
 mod entry;
 mod list;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use iceberg::spec::{
-    Literal, NestedField, PartitionField, PrimitiveLiteral, PrimitiveType, Struct, StructType, TableMetadata,
-    Type as IcebergType,
+    Literal, NestedField, PartitionField, PrimitiveLiteral, PrimitiveType, StructType, TableMetadata, Type as IcebergType,
 };
 
 use super::avro::{Decoder, Field, Kind, Logical, Type};
 use crate::error::{Error, Result};
+use crate::table::PartitionValues;
 
 /// The partition type of a spec under the table's current schema. A source column that was dropped has the type that the
 /// newest schema gave it. [`crate::error::ErrorKind::DataInvalid`] if no schema of the table has the column.
@@ -39,11 +39,10 @@ impl Target {
     }
 
     /// Decodes the partition record `bytes` of avro type `written`.
-    pub(crate) fn decode(&self, mut decoder: Decoder<'_>, written: &Type) -> Result<Struct> {
-        let fields = written.fields().ok_or_else(|| decoder.error("partition is no record"))?;
-        let record = decoder.branch(written)?;
+    pub(crate) fn decode(&self, mut decoder: Decoder<'_>, written: &Type) -> Result<PartitionValues> {
+        let fields = decoder.record(written)?.unwrap_or_default();
         let mut found: Vec<Option<Option<Literal>>> = vec![None; self.fields.len()];
-        for Field { id, ty } in record.map(|_| fields).unwrap_or_default() {
+        for Field { id, ty } in fields {
             match self.fields.iter().position(|(wanted, ..)| wanted == id) {
                 Some(index) => found[index] = Some(value(&mut decoder, ty, self.fields[index].2.as_ref())?),
                 None => decoder.skip(ty)?,
@@ -52,7 +51,7 @@ impl Target {
         let values = found.into_iter().zip(&self.fields).map(|(value, (id, name, _))| {
             value.ok_or_else(|| decoder.error(format!("partition field {name} ({id}) is missing")))
         });
-        Ok(Struct::from_iter(values.collect::<Result<Vec<_>>>()?))
+        values.collect()
     }
 }
 

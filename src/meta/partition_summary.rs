@@ -1,4 +1,8 @@
 //! Partition summaries of the manifest list: what readers use to skip whole manifests, so they must cover every live value.
+//!
+//! Readers disagree about the order of UUIDs: Java compares them as two signed numbers, others as bytes. A summary cannot do
+//! without bounds either, since readers take that for a manifest without values. So a manifest holds UUIDs of one
+//! [`UuidClass`] only, among which all orders are the same.
 
 use std::cmp::Ordering;
 
@@ -6,6 +10,31 @@ use iceberg::spec::{ByteBuf, FieldSummary, Literal, PrimitiveLiteral, Struct};
 
 use super::schema::single_value;
 use crate::error::{Error, Result};
+
+/// The signs of both halves of each UUID among partition values. Empty for most tables.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct UuidClass(Vec<Option<(bool, bool)>>);
+
+impl UuidClass {
+    /// The class of a partition.
+    pub(crate) fn of(values: &Struct) -> Self {
+        let is_uuid = |(_, value): &(usize, Option<&Literal>)| uuid(*value).is_some();
+        let Some((last, _)) = values.iter().enumerate().filter(is_uuid).last() else { return Self(Vec::new()) };
+        Self(values.iter().take(last + 1).map(|value| uuid(value).map(signs)).collect())
+    }
+}
+
+fn uuid(value: Option<&Literal>) -> Option<u128> {
+    match value {
+        Some(Literal::Primitive(PrimitiveLiteral::UInt128(bits))) => Some(*bits),
+        _ => None,
+    }
+}
+
+/// Whether the upper and the lower half are negative as signed numbers.
+fn signs(bits: u128) -> (bool, bool) {
+    (bits >> 127 == 1, bits >> 63 & 1 == 1)
+}
 
 /// Collects the partitions of a manifest's entries.
 #[derive(Debug)]
@@ -86,7 +115,10 @@ fn compare(a: &PrimitiveLiteral, b: &PrimitiveLiteral) -> Result<Ordering> {
         (L::String(a), L::String(b)) => a.cmp(b),
         (L::Binary(a), L::Binary(b)) => a.cmp(b),
         (L::Int128(a), L::Int128(b)) => a.cmp(b),
-        (L::UInt128(a), L::UInt128(b)) => a.cmp(b),
+        (L::UInt128(a), L::UInt128(b)) if signs(*a) == signs(*b) => a.cmp(b),
+        (L::UInt128(_), L::UInt128(_)) => {
+            return Err(Error::internal("UUIDs that readers order differently in one manifest"));
+        }
         _ => return Err(Error::internal("partition values of different types in one field")),
     })
 }
@@ -118,6 +150,25 @@ mod tests {
             (s.lower_bound, s.upper_bound),
             (Some(ByteBuf::from(vec![0xff, 0x7f])), Some(ByteBuf::from(vec![0, 0x80])))
         );
+    }
+
+    #[test]
+    fn uuids_share_a_manifest_only_where_signed_and_unsigned_order_agree() {
+        let class = |upper: u64, lower: u64| {
+            let bits = u128::from(upper) << 64 | u128::from(lower);
+            UuidClass::of(&Struct::from_iter([None, Some(Literal::Primitive(PrimitiveLiteral::UInt128(bits))), None]))
+        };
+        let high = 1 << 63;
+        let all = [class(0, 0), class(0, high), class(high, 0), class(high, high)];
+        assert!((0..4).all(|i| (0..i).all(|j| all[i] != all[j])));
+        assert_eq!(class(5, 7), class(high - 1, high - 1));
+        assert_eq!(UuidClass::of(&Struct::from_iter([Some(Literal::long(-1)), None])), UuidClass(Vec::new()));
+        let mut summaries = PartitionSummaries::new(1);
+        let mut add = |bits| {
+            summaries.add(&Struct::from_iter([Some(Literal::Primitive(PrimitiveLiteral::UInt128(bits)))]))
+        };
+        add(1).expect("the first");
+        add(1 << 127).expect_err("bounds that some reader would misunderstand");
     }
 
     #[test]

@@ -9,8 +9,10 @@ use futures::{StreamExt, TryStreamExt};
 use iceberg::spec::{ManifestContentType, ManifestFile};
 use serde_json::Value;
 
+use super::avro::Type;
 use super::container::Container;
 use super::entry::{DELETED, Detail, EXISTING, Layout};
+use super::partition_summary::UuidClass;
 use super::read::{Inherit, Partitions, fetch};
 use super::schema::entry_schema;
 use super::write::{Header, ManifestBuilder, NewEntry, SnapshotWriter};
@@ -33,10 +35,13 @@ pub(crate) struct Spliced {
 struct Group {
     spec_id: i32,
     deletes: bool,
-    data_file_schema: String,
+    entry_schema: String,
     schema: Vec<u8>,
     partition_spec: Vec<u8>,
 }
+
+/// Manifests that take more entries.
+type Open = BTreeMap<Group, BTreeMap<UuidClass, ManifestBuilder>>;
 
 /// Writes `sources` anew: live entries as EXISTING with explicit numbers, those whose path is in `removed` as DELETED by this
 /// snapshot, former DELETED ones not at all.
@@ -47,7 +52,7 @@ pub(crate) async fn splice(
     removed: &HashSet<Arc<str>>,
 ) -> Result<Spliced> {
     let mut spliced = Spliced::default();
-    let mut open: BTreeMap<Group, ManifestBuilder> = BTreeMap::new();
+    let mut open: Open = BTreeMap::new();
     let store = writer.store();
     let fetched = sources.iter().cloned().map(|source: ManifestFile| async move {
         let bytes = fetch(store, &source).await?;
@@ -60,7 +65,7 @@ pub(crate) async fn splice(
             spliced.manifests.extend(writer.finish(Some(builder)).await?);
         }
     }
-    for (_, builder) in open {
+    for builder in open.into_values().flat_map(BTreeMap::into_values) {
         spliced.manifests.extend(writer.finish(Some(builder)).await?);
     }
     Ok(spliced)
@@ -73,7 +78,7 @@ fn append_source(
     source: &ManifestFile,
     bytes: &Bytes,
     removed: &HashSet<Arc<str>>,
-    open: &mut BTreeMap<Group, ManifestBuilder>,
+    open: &mut Open,
     deleted: &mut usize,
 ) -> Result<Vec<ManifestBuilder>> {
     let path = &source.manifest_path;
@@ -82,7 +87,7 @@ fn append_source(
     let mut partitions = Partitions::new(loaded, source.partition_spec_id)?;
     let mut inherit = Inherit::new(source, loaded.metadata.format_version());
     let (group, header) = describe(writer, source, &container)?;
-    let mut builder = open.remove(&group);
+    let builders = open.entry(group).or_default();
     let mut full = Vec::new();
     container.for_each(|decoder| {
         let raw = layout.decode(decoder, Detail::Full)?;
@@ -106,16 +111,15 @@ fn append_source(
         let partition = partitions.get(decoder, &layout, path, &raw)?;
         let fields = partition.values.fields().len();
         let (content, spec_id) = (source.content, source.partition_spec_id);
-        let target = builder.get_or_insert_with(|| writer.builder(content, spec_id, fields, header.clone()));
-        target.append(&entry, &partition.values)?;
+        let class = UuidClass::of(partition.values.as_struct());
+        let target =
+            builders.entry(class.clone()).or_insert_with(|| writer.builder(content, spec_id, fields, header.clone()));
+        target.append(&entry, partition.values.as_struct())?;
         if target.is_full() {
-            full.extend(builder.take());
+            full.extend(builders.remove(&class));
         }
         Ok(())
     })?;
-    if let Some(builder) = builder {
-        open.insert(group, builder);
-    }
     Ok(full)
 }
 
@@ -126,9 +130,18 @@ fn describe(writer: &SnapshotWriter<'_>, source: &ManifestFile, container: &Cont
     let written: Value = serde_json::from_slice(container.metadata.get("avro.schema").map_or(&[], Vec::as_slice))?;
     let fields = written.get("fields").and_then(Value::as_array);
     let data_file = fields.and_then(|f| f.iter().find(|f| f.get("field-id").and_then(Value::as_i64) == Some(2)));
-    let data_file = data_file.and_then(|f| f.get("type")).filter(|ty| ty.is_object());
-    let data_file = data_file.ok_or_else(|| Error::unsupported(format!("{path}: data_file is not a plain record")))?;
-    let schema = entry_schema(writer.metadata().format_version(), data_file.clone());
+    let data_file = data_file.and_then(|f| f.get("type")).filter(|ty| ty.is_object() || ty.is_array());
+    let data_file = data_file.ok_or_else(|| Error::unsupported(format!("{path}: data_file is given by the name of a type")))?;
+    let mut schema = entry_schema(writer.metadata().format_version(), data_file.clone());
+    // Names inside may be given in full.
+    for key in ["name", "namespace"] {
+        if let Some(name) = written.get(key) {
+            schema[key] = name.clone();
+        }
+    }
+    if Type::parse(&schema).is_err() {
+        return Err(Error::unsupported(format!("{path}: data_file refers to types that are defined outside of it")));
+    }
     let mut header = writer.header(content, spec_id, &schema)?;
     // The schema that the metrics were written by goes with them.
     for key in ["schema", "schema-id", "partition-spec"] {
@@ -140,7 +153,7 @@ fn describe(writer: &SnapshotWriter<'_>, source: &ManifestFile, container: &Cont
     let group = Group {
         spec_id,
         deletes: content == ManifestContentType::Deletes,
-        data_file_schema: data_file.to_string(),
+        entry_schema: schema.to_string(),
         schema: own("schema"),
         partition_spec: own("partition-spec"),
     };

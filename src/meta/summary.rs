@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use iceberg::spec::{DataContentType, DataFile, DataFileFormat, Struct, Summary};
+use iceberg::spec::{DataContentType, DataFile, DataFileFormat, Summary};
 
-use crate::table::FileEntry;
+use crate::table::{FileEntry, PartitionValues};
 
 /// Collects the files of a snapshot.
 #[derive(Debug, Default)]
 pub struct SummaryBuilder {
     added: Counters,
     removed: Counters,
-    partitions: HashSet<(i32, Struct)>,
+    partitions: HashSet<(i32, PartitionValues)>,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -63,7 +63,7 @@ impl SummaryBuilder {
     pub fn add(&mut self, spec_id: i32, file: &DataFile) {
         let size = bytes(file.file_size_in_bytes(), file.content_size_in_bytes());
         self.added.count(file.content_type(), file.file_format(), file.record_count(), size);
-        self.partitions.insert((spec_id, file.partition().clone()));
+        self.partitions.insert((spec_id, file.partition().clone().into()));
     }
 
     /// A file that leaves with the snapshot.

@@ -16,7 +16,7 @@ use super::avro::put_long;
 use super::container::{Codec, ContainerWriter, recode};
 use super::entry::{ADDED, DELETED};
 use super::partition::partition_type;
-use super::partition_summary::PartitionSummaries;
+use super::partition_summary::{PartitionSummaries, UuidClass};
 use super::schema::{belongs, data_file_schema, entry_schema, put_data_file, put_optional};
 use crate::error::{Context, Error, Result};
 use crate::storage::Store;
@@ -109,7 +109,7 @@ impl<'a> SnapshotWriter<'a> {
         let schema = entry_schema(version, data_file_schema(version, &partition)?);
         let header = self.header(content, spec_id, &schema)?;
         let mut manifests = Vec::new();
-        let mut open: Option<ManifestBuilder> = None;
+        let mut open: BTreeMap<UuidClass, ManifestBuilder> = BTreeMap::new();
         for file in files {
             if !belongs(content, file) {
                 return Err(Error::internal(format!(
@@ -118,7 +118,9 @@ impl<'a> SnapshotWriter<'a> {
                 )));
             }
             let fields = partition.fields().len();
-            let builder = open.get_or_insert_with(|| self.builder(content, spec_id, fields, header.clone()));
+            let class = UuidClass::of(file.partition());
+            let builder =
+                open.entry(class.clone()).or_insert_with(|| self.builder(content, spec_id, fields, header.clone()));
             let mut record = Vec::new();
             put_data_file(&mut record, version, &partition, file).context(|| format!("list {}", file.file_path()))?;
             let entry = NewEntry {
@@ -131,10 +133,12 @@ impl<'a> SnapshotWriter<'a> {
             };
             builder.append(&entry, file.partition())?;
             if builder.is_full() {
-                manifests.extend(self.finish(open.take()).await?);
+                manifests.extend(self.finish(open.remove(&class)).await?);
             }
         }
-        manifests.extend(self.finish(open.take()).await?);
+        for builder in open.into_values() {
+            manifests.extend(self.finish(Some(builder)).await?);
+        }
         Ok(manifests)
     }
 

@@ -4,12 +4,12 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use iceberg::spec::{DataContentType, Struct};
+use iceberg::spec::DataContentType;
 
 use super::{FileGroup, RewritePlan, RewriteTask};
 use crate::error::{Error, Result};
 use crate::policy::RewriteDataFilesPolicy;
-use crate::table::{FileEntry, TableState};
+use crate::table::{FileEntry, PartitionValues, TableState};
 
 /// Pairs of data file and delete file that are looked at one by one; in a larger plan the rest is only counted.
 const MAX_PAIRS: usize = 2_000_000;
@@ -75,8 +75,8 @@ fn check_group(group: &FileGroup, state: &TableState, options: &RewriteDataFiles
 struct DeleteModel<'a> {
     unpartitioned: HashSet<i32>,
     everywhere: Vec<i64>,
-    equality: HashMap<(i32, &'a Struct), Vec<i64>>,
-    position: HashMap<(i32, &'a Struct), Vec<i64>>,
+    equality: HashMap<(i32, &'a PartitionValues), Vec<i64>>,
+    position: HashMap<(i32, &'a PartitionValues), Vec<i64>>,
     named: HashMap<&'a str, Vec<i64>>,
     vectors: HashSet<&'a str>,
 }

@@ -396,7 +396,7 @@ mod tests {
             let field = PartitionField { source_id: 1, field_id: 1000, name: "f".into(), transform };
             let found = Found { index: 0, field: &field, source: &source };
             let test = window_test(&found, Window::PreviousDay, None, &clock).expect("valid");
-            let values = iceberg::spec::Struct::from_iter([Some(Literal::Primitive(value))]);
+            let values = std::iter::once(Some(Literal::Primitive(value))).collect();
             test.verdict(&PartitionTuple { spec_id: 0, values }) == Verdict::Selected
         };
         let day = |date: &str| Datum::date_from_str(date).expect("date").literal().clone();

@@ -24,6 +24,8 @@
 //! - **Key ranges** of equality deletes are not compared, so `delete-file-threshold` may count a delete that the reference
 //!   rules out. A threshold of 0 is refused: it would select every file on every run.
 //! - **Cut.** When `max-files-to-rewrite` leaves a group files that would come out as they are, they wait too.
+//! - **Unwritable specs.** If some engine could not read what is written by the table's current spec, every file is left alone
+//!   (`partition_spec_unwritable`).
 //! - **Refused**: format version 3 and encrypted tables. **Left alone**: files that are not Parquet, and files with an
 //!   applicable delete file that is not.
 
@@ -42,7 +44,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::policy::{RewriteDataFilesPolicy, RewriteJobOrder, TablePolicy};
 use crate::run_id::RunId;
 use crate::table::delete_index::{may_hold_rows_of, without_target};
-use crate::table::{DeleteIndex, FileEntry, PartitionTuple, TableState};
+use crate::table::{DeleteIndex, FileEntry, PartitionTuple, TableState, unwritable_spec};
 
 /// Files that may be rewritten together.
 #[derive(Debug, Default)]
@@ -82,6 +84,12 @@ pub fn plan_rewrite_data_files(
     check_supported(state)?;
     check_options(options)?;
     check_files(state)?;
+    if let Some(why) = unwritable_spec(metadata, metadata.default_partition_spec_id()) {
+        state.data_files.iter().for_each(|file| skips.add(Reason::PartitionSpecUnwritable, file));
+        plan.skipped = skips.finish(None, options.min_input_files);
+        plan.skipped.iter_mut().for_each(|line| line.detail = format!("{why}; {}", line.detail));
+        return Ok(plan);
+    }
     let sizes = Sizes::resolve(options, metadata.properties())?;
     let selection = Selection::resolve(&options.partitions, metadata, &policy.time_zone, commit_interval, now_ms)?;
     let mut bins = Vec::new();

@@ -10,6 +10,7 @@ use crate::table::FileEntry;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Reason {
     Disabled,
+    PartitionSpecUnwritable,
     PartitionFieldMissing,
     PartitionValueUnreadable,
     PartitionNotSelected,
@@ -27,6 +28,7 @@ impl Reason {
     fn as_str(self) -> &'static str {
         match self {
             Self::Disabled => "disabled",
+            Self::PartitionSpecUnwritable => "partition_spec_unwritable",
             Self::PartitionFieldMissing => "partition_field_missing",
             Self::PartitionValueUnreadable => "partition_value_unreadable",
             Self::PartitionNotSelected => "partition_not_selected",
@@ -44,6 +46,9 @@ impl Reason {
         let (min, max) = sizes.map_or((0, 0), |sizes| (sizes.min_bytes, sizes.max_bytes));
         match self {
             Self::Disabled => "rewrite-data-files is switched off by the policy".to_string(),
+            Self::PartitionSpecUnwritable => {
+                "nothing is written by such a spec; change the table's partition spec".to_string()
+            }
             Self::PartitionFieldMissing => {
                 "their partition spec lacks the column that the policy selects by; partitions = \"all\" includes them"
                     .to_string()

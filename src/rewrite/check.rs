@@ -8,7 +8,7 @@ use iceberg::spec::{DataContentType, FormatVersion, TableMetadata};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::FileGroup;
 use crate::rewrite::reader::check_readable;
-use crate::table::PartitionTuple;
+use crate::table::{PartitionTuple, unwritable_spec};
 
 /// Refuses groups that this version cannot rewrite without loss, and plans that contradict themselves.
 pub(crate) fn check_group(metadata: &TableMetadata, group: &FileGroup) -> Result<()> {
@@ -22,6 +22,9 @@ pub(crate) fn check_group(metadata: &TableMetadata, group: &FileGroup) -> Result
     }
     if metadata.partition_spec_by_id(group.output_spec_id).is_none() {
         return Err(Error::invalid(format!("the table has no partition spec {}", group.output_spec_id)));
+    }
+    if let Some(why) = unwritable_spec(metadata, group.output_spec_id) {
+        return Err(Error::unsupported(why));
     }
     let mut paths = HashSet::new();
     for task in &group.tasks {

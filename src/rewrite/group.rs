@@ -16,6 +16,7 @@ use crate::rewrite::encode::{RowGroupFactory, parquet_schema};
 use crate::rewrite::location::{DataLocation, partition_path};
 use crate::rewrite::memory::{Need, workers_within};
 use crate::rewrite::metrics_modes::{footer_bounds, metrics_modes};
+use crate::rewrite::partition_proof::PartitionProof;
 use crate::rewrite::pipeline::Destination;
 use crate::rewrite::pooled::RouterLimits;
 use crate::rewrite::properties::file_settings;
@@ -31,6 +32,8 @@ use crate::storage::delete_files::{Proof, delete_files};
 
 /// Footers read, or outputs reopened, at the same time.
 const CONCURRENT_FOOTERS: usize = 8;
+/// Bytes that the open writers of a pooled group may take at least, per worker: with less, files would come out tiny.
+const POOLED_BYTES: u64 = 64 << 20;
 /// Decoded batches alive per worker at most: being decoded, filtered, between threads, encoded.
 pub(crate) const BATCHES_ALIVE: u64 = 8;
 
@@ -107,6 +110,7 @@ async fn rewrite(
     });
     let workers = usize::try_from(workers).unwrap_or(1);
     let files = run(&work, group, runs, (workers, threads), &need).await?;
+    prove_partitions(ctx, group, &files).await?;
     drop(permit);
     finish(ctx, group, &work, files).await
 }
@@ -192,9 +196,12 @@ fn need(group: &FileGroup, items: &[Item], output: &OutputSettings, delete_keys:
     let largest_read = items.iter().map(|i| i.bytes).max().unwrap_or(0);
     let whole_output = total.saturating_mul(output.growth).saturating_add(1 << 20);
     let batches = (BATCH_BYTES * BATCHES_ALIVE).min(whole_output.saturating_mul(4));
-    // Pooled groups keep the row groups of many partitions open.
-    let open_groups = if group.partition.is_none() { 2 } else { 1 };
-    let row_group = output.row_group_bytes.min(whole_output).saturating_mul(open_groups);
+    let row_group = output.row_group_bytes.min(whole_output);
+    // Pooled groups keep the row groups and files of many partitions open.
+    let row_group = match group.partition {
+        Some(_) => row_group,
+        None => row_group.saturating_mul(2).max(POOLED_BYTES.min(whole_output)),
+    };
     Need { largest_read, prefetch: PREFETCH_BYTES.max(largest_read).min(total), row_group, batches, delete_keys }
 }
 
@@ -210,7 +217,7 @@ async fn run(
         .partition_spec_by_id(group.output_spec_id)
         .ok_or_else(|| Error::invalid(format!("the table has no partition spec {}", group.output_spec_id)))?;
     let partition = match &group.partition {
-        Some(partition) => Some(partition.values.clone()),
+        Some(partition) => Some(partition.values.as_struct().clone()),
         None if spec.is_unpartitioned() => Some(spec.fields().iter().map(|_| None).collect::<Struct>()),
         None => None,
     };
@@ -230,6 +237,20 @@ async fn run(
             pooled::rewrite(work, runs.into_iter().flatten().collect(), workers, Arc::clone(spec), limits).await
         }
     }
+}
+
+/// Rows whose partition was computed are read again. Where inputs and outputs share a partition there is nothing to compute:
+/// what the manifests say of the inputs is taken for true, as every reader does.
+async fn prove_partitions(ctx: &RewriteContext, group: &FileGroup, files: &[WrittenFile]) -> Result<()> {
+    let metadata = &ctx.loaded.metadata;
+    let spec = metadata.partition_spec_by_id(group.output_spec_id).filter(|spec| !spec.is_unpartitioned());
+    let Some(spec) = spec.filter(|_| group.partition.is_none()) else { return Ok(()) };
+    let proof = Arc::new(PartitionProof::new(spec, metadata.current_schema())?);
+    for file in files {
+        ctx.check_cancelled()?;
+        Arc::clone(&proof).check(ctx.store.as_ref(), &file.data_file, spec).await?;
+    }
+    Ok(())
 }
 
 /// Proves the outputs and describes them.

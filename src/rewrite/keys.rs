@@ -13,6 +13,7 @@ use hashbrown::{HashMap, HashTable, hash_table};
 use std::hash::BuildHasher;
 
 use crate::error::{Error, Result};
+use crate::table::partition_values::{one_nan_f32, one_nan_f64};
 
 /// Rows of key bytes are kept in pieces of this size, so that growing never copies them.
 const ARENA_PIECE: usize = 4 << 20;
@@ -170,16 +171,14 @@ impl IntKeys {
 }
 
 /// One bit pattern for all NaNs; everything else as it is.
-fn canonical(column: &ArrayRef) -> ArrayRef {
+pub(crate) fn canonical(column: &ArrayRef) -> ArrayRef {
     match column.data_type() {
         DataType::Float32 => {
-            let one_nan: Float32Array =
-                column.as_primitive::<Float32Type>().unary(|v| if v.is_nan() { f32::NAN } else { v });
+            let one_nan: Float32Array = column.as_primitive::<Float32Type>().unary(one_nan_f32);
             Arc::new(one_nan)
         }
         DataType::Float64 => {
-            let one_nan: Float64Array =
-                column.as_primitive::<Float64Type>().unary(|v| if v.is_nan() { f64::NAN } else { v });
+            let one_nan: Float64Array = column.as_primitive::<Float64Type>().unary(one_nan_f64);
             Arc::new(one_nan)
         }
         _ => column.clone(),

@@ -8,6 +8,7 @@ use iceberg::spec::{
 
 use crate::error::{Error, Result};
 use crate::rewrite::properties::flag;
+use crate::rewrite::transform::civil_date;
 
 /// Decides the path of a data file by its name and partition.
 #[derive(Debug, Clone)]
@@ -136,25 +137,16 @@ fn primitive(ty: &PrimitiveType, value: &PrimitiveLiteral) -> Result<String> {
         (_, V::Boolean(v)) => v.to_string(),
         (_, V::Int(v)) => v.to_string(),
         (_, V::Long(v)) => v.to_string(),
-        (_, V::Float(v)) => format!("{:?}", v.into_inner()),
-        (_, V::Double(v)) => format!("{:?}", v.into_inner()),
+        (_, V::Float(v)) => java_float(v.into_inner().into(), &format!("{:e}", v.into_inner())),
+        (_, V::Double(v)) => java_float(v.into_inner(), &format!("{:e}", v.into_inner())),
         (_, V::String(v)) => v.clone(),
         (_, V::Binary(v)) => base64(v),
         _ => return Err(Error::invalid(format!("a partition value that is no {ty}"))),
     })
 }
 
-/// The civil date of a day number since 1970, for every day that fits: eras of 400 years starting in March.
 fn day(days: i64) -> String {
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let (year, month, day) = civil_date(days);
     format!("{year:04}-{month:02}-{day:02}")
 }
 
@@ -171,6 +163,21 @@ fn time_of_day(micros: i64) -> String {
 fn timestamp(micros: i64) -> String {
     const DAY: i64 = 86_400_000_000;
     format!("{}T{}", day(micros.div_euclid(DAY)), time_of_day(micros.rem_euclid(DAY)))
+}
+
+/// A float as Java writes it: -0.0, NaN, Infinity, 1.5, 1.0E7. `scientific` is the shortest form, such as `1.5e-7`.
+fn java_float(value: f64, scientific: &str) -> String {
+    if !value.is_finite() {
+        return if value.is_nan() { "NaN".into() } else if value > 0.0 { "Infinity".into() } else { "-Infinity".into() };
+    }
+    if value == 0.0 || (1e-3..1e7).contains(&value.abs()) {
+        // Digits of the shorter type: a 32-bit 0.1 is no 64-bit 0.1.
+        let plain = scientific.parse::<f64>().unwrap_or(value);
+        return format!("{plain:?}");
+    }
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
+    let point = if digits.contains('.') { "" } else { ".0" };
+    format!("{digits}{point}E{exponent}")
 }
 
 fn decimal(unscaled: i128, scale: u32) -> String {

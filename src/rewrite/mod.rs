@@ -5,8 +5,9 @@
 //! scopes, deletes -> delete_mask (keys)          schema, fields, constants
 //!                          |                               |
 //! reader -> project -> work -> pipeline | pooled -> encode -> writer -> verify
-//!                                |         |          |         |
-//!                            segments  partition  properties  location, metrics
+//!                                |         |          |         |           |
+//!                            segments  partition  properties  location  partition_proof
+//!                                      transform              metrics
 //! ```
 
 mod bounds;
@@ -23,6 +24,7 @@ pub mod memory;
 mod metrics;
 mod metrics_modes;
 mod partition;
+mod partition_proof;
 mod pipeline;
 mod pooled;
 mod project;
@@ -31,6 +33,7 @@ mod reader;
 mod schema;
 mod scopes;
 mod segments;
+mod transform;
 mod verify;
 mod work;
 mod writer;

@@ -1,17 +1,15 @@
 //! Computes each row's partition, for inputs that were written under another spec. Pure.
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Date32Array, Decimal128Array, FixedSizeBinaryArray, Float32Array,
-    Float64Array, Int32Array, Int64Array, RecordBatch,
+    Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Float32Array, Float64Array, Int32Array, RecordBatch,
 };
-use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use arrow::row::{RowConverter, SortField};
 use iceberg::spec::{Literal, PartitionSpec, PrimitiveLiteral, PrimitiveType, Struct, StructType, Transform, Type};
-use iceberg::transform::{BoxedTransformFunction, create_transform_function};
 
 use crate::error::{Error, Result};
 use crate::rewrite::delete_mask::KeyColumn;
+use crate::rewrite::transform::{as_longs, as_views, transform};
 
 /// Splits batches by the partition of their rows.
 pub(crate) struct Partitioner {
@@ -23,7 +21,7 @@ struct PartitionColumn {
     /// UUIDs are numbers in partition tuples and bytes in arrays.
     uuid: bool,
     /// `None`: the transform is void.
-    source: Option<(KeyColumn, BoxedTransformFunction)>,
+    source: Option<(KeyColumn, Transform)>,
 }
 
 /// The rows of a batch that fall into one partition.
@@ -55,7 +53,7 @@ impl Partitioner {
                             )));
                         }
                         let column = KeyColumn { column: path[0], path: path[1..].to_vec() };
-                        Some((column, create_transform_function(&transform)?))
+                        Some((column, transform))
                     }
                 };
                 let source_type = primitive_type_of(fields, &path);
@@ -73,10 +71,8 @@ impl Partitioner {
             .map(|field| match &field.source {
                 None => Ok(arrow::array::new_null_array(&DataType::Boolean, batch.num_rows())),
                 Some((column, transform)) => {
-                    let source = plain(&column.values(batch)?)?;
-                    transform
-                        .transform(source)
-                        .map_err(|e| Error::from(e).context(format!("compute partition field {}", field.name)))
+                    self::transform(*transform, &column.values(batch)?)
+                        .map_err(|e| e.context(format!("compute partition field {}", field.name)))
                 }
             })
             .collect()
@@ -98,7 +94,8 @@ impl Partitioner {
     }
 }
 
-fn find_source(fields: &StructType, id: i32, path: &mut Vec<usize>) -> bool {
+/// Finds the field with this id, going through structs only; `path` gets the positions from the top.
+pub(crate) fn find_source(fields: &StructType, id: i32, path: &mut Vec<usize>) -> bool {
     fields.fields().iter().enumerate().any(|(i, field)| {
         path.push(i);
         let found =
@@ -117,15 +114,6 @@ fn primitive_type_of(fields: &StructType, path: &[usize]) -> Option<PrimitiveTyp
         Type::Struct(below) => primitive_type_of(below, rest),
         _ => None,
     }
-}
-
-/// The transforms know offset-based strings and binaries only.
-fn plain(array: &ArrayRef) -> Result<ArrayRef> {
-    Ok(match array.data_type() {
-        DataType::Utf8View => cast(array, &DataType::Utf8)?,
-        DataType::BinaryView => cast(array, &DataType::Binary)?,
-        _ => array.clone(),
-    })
 }
 
 /// Groups rows by equal partition values, in order of first appearance.
@@ -149,18 +137,16 @@ pub(crate) fn group_rows(values: &[ArrayRef], rows: usize) -> Result<Vec<Partiti
     Ok(groups)
 }
 
-fn literal(array: &ArrayRef, row: usize) -> Result<Option<Literal>> {
+/// One value of a partition column.
+pub(crate) fn literal(array: &ArrayRef, row: usize) -> Result<Option<Literal>> {
     use PrimitiveLiteral as V;
     if array.is_null(row) {
         return Ok(None);
     }
     let any = array.as_any();
+    let one = array.slice(row, 1);
     let value = if let Some(a) = any.downcast_ref::<Int32Array>() {
         V::Int(a.value(row))
-    } else if let Some(a) = any.downcast_ref::<Date32Array>() {
-        V::Int(a.value(row))
-    } else if let Some(a) = any.downcast_ref::<Int64Array>() {
-        V::Long(a.value(row))
     } else if let Some(a) = any.downcast_ref::<BooleanArray>() {
         V::Boolean(a.value(row))
     } else if let Some(a) = any.downcast_ref::<Float32Array>() {
@@ -169,15 +155,18 @@ fn literal(array: &ArrayRef, row: usize) -> Result<Option<Literal>> {
         V::Double(a.value(row).into())
     } else if let Some(a) = any.downcast_ref::<Decimal128Array>() {
         V::Int128(a.value(row))
-    } else if let Some(a) = array.as_string_opt::<i32>() {
-        V::String(a.value(row).to_string())
-    } else if let Some(a) = array.as_binary_opt::<i32>() {
-        V::Binary(a.value(row).to_vec())
-    } else if let Some(a) = any.downcast_ref::<FixedSizeBinaryArray>() {
-        V::Binary(a.value(row).to_vec())
-    } else if matches!(array.data_type(), DataType::Timestamp(..) | DataType::Time64(_)) {
-        let longs = cast(array, &DataType::Int64)?;
-        V::Long(longs.as_primitive::<arrow::datatypes::Int64Type>().value(row))
+    } else if let Some(longs) = as_longs(&one)? {
+        match array.data_type() {
+            DataType::Date32 => {
+                V::Int(i32::try_from(longs.value(0)).map_err(|_| Error::internal("a date out of range"))?)
+            }
+            _ => V::Long(longs.value(0)),
+        }
+    } else if let Some(views) = as_views(&one)? {
+        match views.as_string_view_opt() {
+            Some(texts) => V::String(texts.value(0).to_string()),
+            None => V::Binary(views.as_binary_view().value(0).to_vec()),
+        }
     } else {
         return Err(Error::unsupported(format!("partition values of type {}", array.data_type())));
     };

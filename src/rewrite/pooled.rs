@@ -1,7 +1,11 @@
 //! Rewrites a group whose inputs were written under other specs: each row goes to the partition that the output spec computes.
 //!
 //! Workers decode in parallel; one thread routes and encodes, with one open file per partition. Buffers are bounded: when
-//! they add up to too much, the largest row group is ended early.
+//! they add up to too much, the writer that holds most ends its row group, or its file.
+//!
+//! Writers are bounded too. When all are in use and another partition comes, the largest is closed, and if its partition comes
+//! again, another file begins. So that this happens seldom, rows are gathered from then on, and sorted by partition before they
+//! are written: a partition gets at most one more file for each such gathering.
 
 use std::sync::Arc;
 use std::sync::mpsc as blocking;
@@ -12,10 +16,10 @@ use hashbrown::HashMap;
 use iceberg::spec::{PartitionSpec, Struct};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::rewrite::encode::RowGroupEncoder;
 use crate::rewrite::location::partition_path;
-use crate::rewrite::partition::{Partitioner, group_rows};
+use crate::rewrite::partition::{PartitionRows, Partitioner, group_rows};
 use crate::rewrite::pipeline::Tasks;
 use crate::rewrite::segments::Item;
 use crate::rewrite::work::{Work, cancelled};
@@ -34,7 +38,7 @@ enum Message {
 /// Memory that the open writers may take together.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RouterLimits {
-    /// Encoded bytes over all writers.
+    /// Bytes over all writers. Gathered rows may take half as many besides.
     pub buffer_bytes: u64,
     /// A file is ended when it reaches this.
     pub target_file_bytes: u64,
@@ -86,13 +90,12 @@ fn route(
     incoming: &blocking::Receiver<blocking::Receiver<Message>>,
 ) -> Result<Vec<WrittenFile>> {
     let partitioner = Partitioner::new(&spec, work.metadata.current_schema().as_struct())?;
-    let mut router =
-        Router { work, spec, partitioner, limits, writers: Vec::new(), index: HashMap::new(), files: Vec::new() };
+    let mut router = Router::new(work, spec, partitioner, limits);
     let result = (0..segments).try_for_each(|_| {
         let segment = incoming.recv().map_err(|_| cancelled())?;
         loop {
             match segment.recv().map_err(|_| cancelled())? {
-                Message::Batch(batch) => router.write(&batch)?,
+                Message::Batch(batch) => router.write(batch)?,
                 Message::Done(slot) => {
                     drop(slot);
                     return Ok(());
@@ -103,7 +106,7 @@ fn route(
     match result.and_then(|()| router.close_all()) {
         Ok(()) => Ok(router.files),
         Err(e) => {
-            router.writers.into_iter().filter_map(|w| w.file).for_each(OutputFile::abort);
+            router.writers.into_values().filter_map(|w| w.file).for_each(OutputFile::abort);
             Err(e)
         }
     }
@@ -116,76 +119,151 @@ struct PartitionWriter {
     encoder: Option<RowGroupEncoder>,
 }
 
+impl PartitionWriter {
+    /// Bytes of memory in the row group, and in the file before they are sent.
+    fn memory_bytes(&self) -> (u64, u64) {
+        (
+            self.encoder.as_ref().map_or(0, RowGroupEncoder::memory_bytes),
+            self.file.as_ref().map_or(0, OutputFile::buffered_bytes),
+        )
+    }
+
+    /// Encoded bytes of the file so far.
+    fn encoded_bytes(&self) -> u64 {
+        self.encoder.as_ref().map_or(0, RowGroupEncoder::estimated_bytes)
+            + self.file.as_ref().map_or(0, OutputFile::bytes)
+    }
+}
+
+/// The rows of some batches that fall into one partition.
+struct Place {
+    key: Vec<u8>,
+    partition: Struct,
+    /// Numbers of a batch and of rows in it.
+    rows: Vec<(usize, Vec<u32>)>,
+}
+
 struct Router<'a> {
     work: &'a Work,
     spec: Arc<PartitionSpec>,
     partitioner: Partitioner,
     limits: RouterLimits,
-    writers: Vec<PartitionWriter>,
-    index: HashMap<Vec<u8>, usize>,
+    writers: HashMap<Vec<u8>, PartitionWriter>,
+    /// Whether the partitions have turned out to be more than the writers.
+    crowded: bool,
+    gathered: Vec<RecordBatch>,
+    gathered_bytes: u64,
     files: Vec<WrittenFile>,
 }
 
-impl Router<'_> {
-    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        let values = self.partitioner.values(batch)?;
-        for group in group_rows(&values, batch.num_rows())? {
-            let writer = match self.index.get(&group.key) {
-                Some(writer) => *writer,
-                None => self.add_writer(group.key, self.partitioner.tuple(&values, group.first)?)?,
-            };
-            let rows = take_record_batch(batch, &UInt32Array::from(group.rows))?;
-            let factory = &self.work.output.factory;
-            let slot = &mut self.writers[writer].encoder;
-            let encoder = match slot {
-                Some(encoder) => encoder,
-                None => slot.insert(factory.start()?),
-            };
-            encoder.write(&rows)?;
-            let encoded = encoder.estimated_bytes();
-            let file_bytes = self.writers[writer].file.as_ref().map_or(0, OutputFile::bytes);
-            if encoded >= self.work.output.row_group_bytes || file_bytes + encoded >= self.limits.target_file_bytes {
-                self.end_row_group(writer)?;
+impl<'a> Router<'a> {
+    fn new(work: &'a Work, spec: Arc<PartitionSpec>, partitioner: Partitioner, limits: RouterLimits) -> Self {
+        Self {
+            work,
+            spec,
+            partitioner,
+            limits,
+            writers: HashMap::new(),
+            crowded: false,
+            gathered: Vec::new(),
+            gathered_bytes: 0,
+            files: Vec::new(),
+        }
+    }
+
+    fn write(&mut self, batch: RecordBatch) -> Result<()> {
+        self.gathered_bytes += batch.get_array_memory_size() as u64;
+        self.gathered.push(batch);
+        if self.crowded && self.gathered_bytes < self.limits.buffer_bytes / 2 { Ok(()) } else { self.write_gathered() }
+    }
+
+    fn write_gathered(&mut self) -> Result<()> {
+        let batches = std::mem::take(&mut self.gathered);
+        self.gathered_bytes = 0;
+        let mut places = self.places(&batches)?;
+        // Partitions that are open come first, so that none is closed just before it is needed.
+        places.sort_by_key(|place| !self.writers.contains_key(&place.key));
+        for Place { key, partition, rows } in places {
+            if !self.writers.contains_key(&key) {
+                self.add_writer(&key, partition)?;
+            }
+            for (batch, rows) in rows {
+                self.append(&key, &take_record_batch(&batches[batch], &UInt32Array::from(rows))?)?;
+            }
+            if self.crowded {
+                self.bound_buffers()?;
             }
         }
         self.bound_buffers()
     }
 
-    fn add_writer(&mut self, key: Vec<u8>, partition: Struct) -> Result<usize> {
+    /// The rows by partition, in order of first appearance.
+    fn places(&self, batches: &[RecordBatch]) -> Result<Vec<Place>> {
+        let mut places: Vec<Place> = Vec::new();
+        let mut index: HashMap<Vec<u8>, usize> = HashMap::new();
+        for (number, batch) in batches.iter().enumerate() {
+            let values = self.partitioner.values(batch)?;
+            for PartitionRows { key, first, rows } in group_rows(&values, batch.num_rows())? {
+                match index.get(&key) {
+                    Some(at) => places[*at].rows.push((number, rows)),
+                    None => {
+                        index.insert(key.clone(), places.len());
+                        let partition = self.partitioner.tuple(&values, first)?;
+                        places.push(Place { key, partition, rows: vec![(number, rows)] });
+                    }
+                }
+            }
+        }
+        Ok(places)
+    }
+
+    fn append(&mut self, key: &[u8], rows: &RecordBatch) -> Result<()> {
+        let settings = &self.work.output;
+        let Some(writer) = self.writers.get_mut(key) else { return Err(Error::internal("no writer was opened")) };
+        let encoder = match &mut writer.encoder {
+            Some(encoder) => encoder,
+            None => writer.encoder.insert(settings.factory.start()?),
+        };
+        encoder.write(rows)?;
+        let full = encoder.estimated_bytes() >= settings.row_group_bytes;
+        if full || writer.encoded_bytes() >= self.limits.target_file_bytes { self.end_row_group(key) } else { Ok(()) }
+    }
+
+    fn add_writer(&mut self, key: &[u8], partition: Struct) -> Result<()> {
         if self.writers.len() >= MAX_OPEN_WRITERS {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                format!(
-                    "rows of one file group fall into more than {MAX_OPEN_WRITERS} partitions of spec {}: lower max-file-group-size-bytes or rewrite fewer files at once",
-                    self.spec.spec_id()
-                ),
-            ));
+            self.crowded = true;
+            let largest = self.writers.iter().max_by_key(|(key, writer)| (writer.encoded_bytes(), *key));
+            if let Some(largest) = largest.map(|(key, _)| key.clone()) {
+                self.close(&largest)?;
+            }
         }
         let path = partition_path(&self.spec, self.work.metadata.current_schema(), &partition)?;
-        self.index.insert(key, self.writers.len());
-        self.writers.push(PartitionWriter { partition, path, file: None, encoder: None });
-        Ok(self.writers.len() - 1)
+        self.writers.insert(key.to_vec(), PartitionWriter { partition, path, file: None, encoder: None });
+        Ok(())
     }
 
-    /// Ends the largest row groups until the rest fits.
+    /// Lets the writers that hold most end what they hold, until the rest fits.
     fn bound_buffers(&mut self) -> Result<()> {
         loop {
-            let sizes = self.writers.iter().map(|w| w.encoder.as_ref().map_or(0, RowGroupEncoder::memory_bytes));
-            let (mut total, mut largest) = (0u64, (0u64, 0usize));
-            for (writer, bytes) in sizes.enumerate() {
-                total += bytes;
-                largest = largest.max((bytes, writer));
+            let sizes = self.writers.iter().map(|(key, writer)| (writer.memory_bytes(), key));
+            let (mut total, mut largest) = (0u64, None);
+            for ((row_group, file), key) in sizes {
+                total += row_group + file;
+                largest = largest.max(Some((row_group + file, row_group >= file, key)));
             }
-            if total <= self.limits.buffer_bytes || largest.0 == 0 {
-                return Ok(());
+            match largest {
+                Some((bytes, in_row_group, key)) if total > self.limits.buffer_bytes && bytes > 0 => {
+                    let key = key.clone();
+                    if in_row_group { self.end_row_group(&key)? } else { self.close(&key)? }
+                }
+                _ => return Ok(()),
             }
-            self.end_row_group(largest.1)?;
         }
     }
 
-    fn end_row_group(&mut self, writer: usize) -> Result<()> {
+    fn end_row_group(&mut self, key: &[u8]) -> Result<()> {
         let settings = &self.work.output;
-        let writer = &mut self.writers[writer];
+        let Some(writer) = self.writers.get_mut(key) else { return Ok(()) };
         let Some(encoder) = writer.encoder.take().filter(|e| e.rows() > 0) else { return Ok(()) };
         let group = encoder.finish()?;
         if let Some(full) = writer.file.take_if(|file| !file.fits(group.bytes)) {
@@ -202,13 +280,18 @@ impl Router<'_> {
         Ok(())
     }
 
-    fn close_all(&mut self) -> Result<()> {
-        for writer in 0..self.writers.len() {
-            self.end_row_group(writer)?;
-            if let Some(file) = self.writers[writer].file.take() {
-                self.files.push(file.close()?);
-            }
+    /// Ends a partition's file; the next row of the partition begins another.
+    fn close(&mut self, key: &[u8]) -> Result<()> {
+        self.end_row_group(key)?;
+        if let Some(file) = self.writers.remove(key).and_then(|writer| writer.file) {
+            self.files.push(file.close()?);
         }
         Ok(())
+    }
+
+    fn close_all(&mut self) -> Result<()> {
+        self.write_gathered()?;
+        let keys: Vec<Vec<u8>> = self.writers.keys().cloned().collect();
+        keys.iter().try_for_each(|key| self.close(key))
     }
 }

@@ -134,6 +134,11 @@ impl OutputFile {
         self.parquet.bytes_written() as u64
     }
 
+    /// Bytes that wait for their upload.
+    pub(crate) fn buffered_bytes(&self) -> u64 {
+        self.parquet.inner().buffer.capacity() as u64
+    }
+
     /// Whether a row group of so many bytes still fits.
     pub(crate) fn fits(&self, bytes: u64) -> bool {
         self.rows == 0 || self.bytes() + bytes + footer_reserve(self.bytes()) <= self.settings.max_file_bytes

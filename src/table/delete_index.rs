@@ -20,10 +20,10 @@ use std::iter::FlatMap;
 use std::slice::Iter;
 use std::sync::Arc;
 
-use iceberg::spec::{DataContentType, Struct, TableMetadata};
+use iceberg::spec::{DataContentType, TableMetadata};
 
 use crate::error::{Error, Result};
-use crate::table::{FileEntry, PartitionTuple};
+use crate::table::{FileEntry, PartitionTuple, PartitionValues};
 
 type Shared = Arc<[Arc<FileEntry>]>;
 
@@ -248,10 +248,10 @@ pub fn without_target<'a>(
 struct Targets<'a> {
     oldest: Option<i64>,
     /// By partition values: least data sequence number.
-    by_values: HashMap<&'a Struct, i64>,
+    by_values: HashMap<&'a PartitionValues, i64>,
     /// By partition values: data and file sequence numbers, of which none is at most another in both.
     /// A file sequence number that is unknown counts as the least.
-    added_by_values: HashMap<&'a Struct, Vec<(i64, i64)>>,
+    added_by_values: HashMap<&'a PartitionValues, Vec<(i64, i64)>>,
     by_path: HashMap<&'a str, i64>,
 }
 

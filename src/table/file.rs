@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use iceberg::spec::{DataContentType, DataFileFormat, Struct};
+use iceberg::spec::{DataContentType, DataFileFormat};
+
+use crate::table::PartitionValues;
 
 /// A partition: the spec and the values, typed by the table's current partition type of that spec,
 /// so that values written before a type promotion compare equal.
@@ -11,7 +13,7 @@ pub struct PartitionTuple {
     /// Partition spec id.
     pub spec_id: i32,
     /// One value per partition field.
-    pub values: Struct,
+    pub values: PartitionValues,
 }
 
 /// A live data or delete file.
@@ -37,9 +39,12 @@ pub struct FileEntry {
     pub snapshot_id: i64,
     /// Field ids of an equality delete file.
     pub equality_ids: Vec<i32>,
-    /// The one data file a position delete file or deletion vector applies to, if the entry says so
-    /// (`referenced_data_file`, or equal bounds of the path column 2147483546).
+    /// The one data file a position delete file or deletion vector applies to, if that is certain: the entry names it, or
+    /// [`crate::table::name_referenced_files`] found it by `path_bound`.
     pub referenced_data_file: Option<Arc<str>>,
+    /// The bound of the path column (2147483546) of a position delete file, if the lower and the upper one are equal. It may be
+    /// the beginning of several paths: some writers cut both bounds.
+    pub path_bound: Option<Arc<str>>,
     /// Offset of a deletion vector's blob.
     pub content_offset: Option<i64>,
     /// Length of a deletion vector's blob.
@@ -58,5 +63,55 @@ impl FileEntry {
     /// A deletion vector lives as a blob in a Puffin file.
     pub fn is_deletion_vector(&self) -> bool {
         self.content == DataContentType::PositionDeletes && self.file_format == DataFileFormat::Puffin
+    }
+}
+
+/// Names the data file of position delete files whose entries tell it only by the bounds of their paths.
+///
+/// Equal bounds are the whole path, or the same beginning of several paths if the writer cut both. So the file is named only
+/// where a live data file has just that path and no other one begins with it; any other delete file stays one for its whole
+/// partition, which is right for either.
+pub fn name_referenced_files(data_files: &[Arc<FileEntry>], delete_files: &mut [Arc<FileEntry>]) {
+    let unnamed = |delete: &FileEntry| delete.referenced_data_file.is_none() && delete.path_bound.is_some();
+    if !delete_files.iter().any(|delete| unnamed(delete)) {
+        return;
+    }
+    let mut paths: Vec<&str> = data_files.iter().map(|file| &*file.file_path).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    for delete in delete_files.iter_mut().filter(|delete| unnamed(delete)) {
+        let Some(bound) = delete.path_bound.clone() else { continue };
+        let from = paths.partition_point(|path| *path < &*bound);
+        let mut candidates = paths[from..].iter().take_while(|path| path.starts_with(&*bound));
+        if candidates.next().is_some_and(|path| **path == *bound) && candidates.next().is_none() {
+            Arc::make_mut(delete).referenced_data_file = Some(bound);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::builder::file_entry;
+
+    /// What a position delete file with equal bounds `bound` is found to reference among data files at `live`.
+    fn named(live: &[&str], bound: &str) -> Option<String> {
+        let data: Vec<_> = live.iter().map(|path| Arc::new(file_entry(path, 1, 1))).collect();
+        let content = DataContentType::PositionDeletes;
+        let delete = FileEntry { content, path_bound: Some(bound.into()), ..file_entry("d", 1, 1) };
+        let mut deletes = vec![Arc::new(delete)];
+        name_referenced_files(&data, &mut deletes);
+        deletes[0].referenced_data_file.as_deref().map(str::to_owned)
+    }
+
+    #[test]
+    fn equal_path_bounds_name_a_data_file_only_if_they_cannot_have_been_cut() {
+        let whole = "s3://b/x.parquet";
+        assert_eq!(named(&["s3://b/a.parquet", whole, "s3://b/y.parquet"], whole).as_deref(), Some(whole));
+        assert_eq!(named(&["s3://b/x.parquet/1.parquet", "s3://b/x.parquet/2.parquet"], whole), None, "a cut path");
+        assert_eq!(named(&[whole, "s3://b/x.parquet/2.parquet"], whole), None, "it may be cut");
+        assert_eq!(named(&["s3://b/x.parquet/1.parquet"], whole), None, "cut, of one path");
+        assert_eq!(named(&["s3://b/y.parquet"], whole), None, "the file may have left");
+        assert_eq!(named(&[whole, whole], whole).as_deref(), Some(whole), "a path that is live twice is one path");
     }
 }

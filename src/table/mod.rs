@@ -5,8 +5,10 @@ pub mod file;
 pub mod history;
 pub mod label;
 pub mod name;
+pub mod partition_values;
 pub mod path_set;
 pub mod references;
+pub mod writable_spec;
 
 use std::sync::Arc;
 
@@ -17,8 +19,10 @@ use crate::catalog::{Catalog, LoadedTable, SnapshotRef};
 use crate::error::{Context, Result};
 use crate::storage::StoreRef;
 pub use delete_index::{ApplicableDeletes, DeleteIndex};
-pub use file::{FileEntry, PartitionTuple};
+pub use file::{FileEntry, PartitionTuple, name_referenced_files};
 pub use name::TableName;
+pub use partition_values::PartitionValues;
+pub use writable_spec::unwritable_spec;
 
 /// A table within reach: its name, its catalog, its files, and the metadata last loaded. Cheap to clone.
 #[derive(Clone)]

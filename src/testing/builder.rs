@@ -10,7 +10,7 @@ use iceberg::spec::{
 };
 
 use crate::error::Result;
-use crate::table::{FileEntry, PartitionTuple};
+use crate::table::{FileEntry, PartitionTuple, PartitionValues};
 
 /// A live Parquet data file without partition, of snapshot and sequence number 1; sizes in rows and bytes.
 pub fn file_entry(path: &str, record_count: u64, file_size_bytes: u64) -> FileEntry {
@@ -18,7 +18,7 @@ pub fn file_entry(path: &str, record_count: u64, file_size_bytes: u64) -> FileEn
         content: DataContentType::Data,
         file_path: path.into(),
         file_format: DataFileFormat::Parquet,
-        partition: Arc::new(PartitionTuple { spec_id: 0, values: Struct::empty() }),
+        partition: Arc::new(PartitionTuple { spec_id: 0, values: PartitionValues::empty() }),
         record_count,
         file_size_bytes,
         data_sequence_number: 1,
@@ -26,6 +26,7 @@ pub fn file_entry(path: &str, record_count: u64, file_size_bytes: u64) -> FileEn
         snapshot_id: 1,
         equality_ids: Vec::new(),
         referenced_data_file: None,
+        path_bound: None,
         content_offset: None,
         content_size_bytes: None,
         sort_order_id: None,

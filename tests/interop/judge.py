@@ -9,6 +9,8 @@ Each command prints one JSON object. Nothing here shares code with the daemon.
                                     `java` (the reference; local files only)
   files TABLE                       data files, delete files and manifests with live entries of the current snapshot;
                                     retained snapshots
+  find TABLE                        whether Java finds each row by each of its values: specs of the files, number of
+                                    questions, values that are missed; local files without deletes only
   storage TABLE                     what storage holds against what the metadata reaches
   append TABLE [--rows N] [--commits N] [--until FILE] [--hour H]
                                     commits of N rows each, until that many are in or FILE exists
@@ -158,7 +160,18 @@ def java(program, *arguments):
     folder = os.path.dirname(sys.prefix)
     quick = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m"]
     classes = f"{folder}/classes:{folder}/jars/*"
-    subprocess.run(["java", *quick, "-cp", classes, program, *arguments], check=True, stdout=subprocess.DEVNULL)
+    run = ["java", *quick, "-cp", classes, program, *arguments]
+    return subprocess.run(run, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def find(args):
+    return settled(args, find_rows)
+
+
+def find_rows(table):
+    lines = java("FindRows", table.metadata_location).splitlines()
+    after = lambda word: [line[len(word) + 1 :] for line in lines if line.startswith(word + " ")]
+    return {"specs": [int(spec) for spec in after("spec")], "asked": int(after("asked")[0]), "missed": after("missed")}
 
 
 def local(path):
@@ -362,6 +375,7 @@ def main():
     command(create, format=(int, 2))
     command(digest, "engines")
     command(files)
+    command(find)
     command(storage)
     command(
         append,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use iceberg::spec::{DataContentType, DataFileFormat, Datum, Literal, PrimitiveLiteral, PrimitiveType, Struct, Type};
+use iceberg::spec::{DataContentType, DataFileFormat, Datum, Literal, PrimitiveLiteral, PrimitiveType, Type};
 use icewright::catalog::LoadedTable;
 use icewright::plan::RewritePlan;
 use icewright::policy::{PartitionSelection, RewriteDataFilesPolicy, TablePolicy};
@@ -12,7 +12,7 @@ use icewright::testing::builder::file_entry;
 use serde_json::{Value, json};
 
 /// Columns of every test table: name, field id, type.
-const COLUMNS: [(&str, i32, &str); 7] = [
+const COLUMNS: [(&str, i32, &str); 8] = [
     ("id", 1, "long"),
     ("hour", 2, "string"),
     ("ts", 3, "timestamptz"),
@@ -20,6 +20,7 @@ const COLUMNS: [(&str, i32, &str); 7] = [
     ("day", 5, "date"),
     ("region", 6, "int"),
     ("ts_ns", 7, "long"),
+    ("code", 8, "fixed[3]"),
 ];
 
 /// A table's metadata and live files.
@@ -116,7 +117,7 @@ impl World {
         let padded = texts.into_iter().chain(std::iter::repeat("null"));
         let values: Vec<Option<Literal>> =
             fields.iter().zip(padded).map(|(f, text)| literal(&f.field_type, text)).collect();
-        Arc::new(PartitionTuple { spec_id, values: Struct::from_iter(values) })
+        Arc::new(PartitionTuple { spec_id, values: values.into_iter().collect() })
     }
 
     /// What the table looks like after `plan`: each group in files of its split size, holding what file-scoped deletes leave;

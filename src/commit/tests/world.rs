@@ -13,7 +13,7 @@ use crate::commit::*;
 use crate::meta::{Additions, SnapshotIdentity, prepare_additions, read_manifest, read_manifest_list};
 use crate::rewrite::RewriteResult;
 use crate::run_id::RunId;
-use crate::table::{FileEntry, TableHandle, TableState};
+use crate::table::{FileEntry, TableHandle, TableState, name_referenced_files};
 use crate::testing::{MemoryCatalog, MemoryStore, SetClock, builder};
 
 const LOCATION: &str = "mem://b/t";
@@ -131,7 +131,9 @@ impl World {
             entries
                 .extend(read_manifest(&self.store, &loaded, manifest).await.expect("valid").into_iter().map(Arc::new));
         }
-        let (data_files, delete_files) = entries.into_iter().partition(|e| e.content == DataContentType::Data);
+        let (data_files, mut delete_files): (Vec<_>, Vec<_>) =
+            entries.into_iter().partition(|e| e.content == DataContentType::Data);
+        name_referenced_files(&data_files, &mut delete_files);
         TableState { loaded, snapshot: Some(snapshot), manifests, data_files, delete_files }
     }
 

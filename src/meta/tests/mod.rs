@@ -15,7 +15,7 @@ use super::*;
 use crate::catalog::LoadedTable;
 use crate::error::ErrorKind;
 use crate::storage::Store;
-use crate::table::FileEntry;
+use crate::table::{FileEntry, PartitionValues};
 use crate::testing::MemoryStore;
 use crate::testing::builder::{self, content_file};
 

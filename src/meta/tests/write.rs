@@ -72,7 +72,7 @@ async fn partition_values_of_every_type_round_trip() {
             let built = built.build().expect("complete");
             let manifests = writer.write_added(ManifestContentType::Data, 0, &[built], None).await.expect("written");
             let read = read_manifest(&store, &loaded, &listed(manifests[0].clone(), 2)).await.expect("valid");
-            assert_eq!(read[0].partition.values, Struct::from_iter([value]), "{ty}");
+            assert_eq!(read[0].partition.values.as_struct(), &Struct::from_iter([value]), "{ty}");
         }
     }
 }
@@ -221,4 +221,54 @@ async fn two_partition_fields_of_one_fixed_type_make_a_valid_schema() {
         writer.write_added(ManifestContentType::Data, 0, std::slice::from_ref(&file), None).await.expect("written");
     let bytes = store.read(&manifests[0].manifest_path).await.expect("there");
     assert_eq!(Manifest::parse_avro(&bytes).expect("the library understands").entries()[0].data_file(), &file);
+}
+
+/// The order of UUIDs in Java up to 1.10 at least: two signed numbers.
+fn signed(bytes: &[u8]) -> (i64, i64) {
+    let half = |range: std::ops::Range<usize>| i64::from_be_bytes(bytes[range].try_into().expect("8 bytes"));
+    (half(0..8), half(8..16))
+}
+
+#[tokio::test]
+async fn manifests_of_uuid_partitions_have_bounds_that_hold_in_every_order() {
+    let loaded = table_of(
+        FormatVersion::V2,
+        schema(vec![(1, "u", PrimitiveType::Uuid)]),
+        &[("u", Transform::Identity)],
+        &[],
+    );
+    let store = MemoryStore::new();
+    let ends = [0u64, 1, 0x7fff_ffff_ffff_ffff, 0x8000_0000_0000_0000, 0xffff_ffff_ffff_ffff];
+    let values = ends.iter().flat_map(|upper| ends.iter().map(move |lower| u128::from(*upper) << 64 | u128::from(*lower)));
+    let values: Vec<Option<Literal>> = values.map(|v| Some(Literal::uuid(Uuid::from_u128(v)))).chain([None]).collect();
+    let file = |(n, value): (usize, &Option<Literal>)| {
+        content_file(DataContentType::Data, &format!("f{n}"), Struct::from_iter([value.clone()]), 1, 1)
+            .build()
+            .expect("complete")
+    };
+    let files: Vec<DataFile> = values.iter().enumerate().map(file).collect();
+    let mut writer = SnapshotWriter::new(&store, &loaded.metadata, identity(1, 1)).expect("supported");
+    let added = writer.write_added(ManifestContentType::Data, 0, &files, None).await.expect("written");
+    let added: Vec<_> = added.into_iter().map(|m| listed(m, 2)).collect();
+    let spliced = splice::splice(&mut writer, &loaded, &added, &HashSet::new()).await.expect("spliced").manifests;
+    for manifests in [added, spliced.into_iter().map(|m| listed(m, 2)).collect()] {
+        assert!(manifests.len() <= 5, "{} manifests for four kinds of UUIDs and NULL", manifests.len());
+        let mut seen = 0;
+        for manifest in manifests {
+            let summary = &manifest.partitions.as_ref().expect("summaries")[0];
+            for entry in read_manifest(&store, &loaded, &manifest).await.expect("valid") {
+                seen += 1;
+                let Some(Some(Literal::Primitive(PrimitiveLiteral::UInt128(value)))) = entry.partition.values.fields().first()
+                else {
+                    assert!(summary.contains_null);
+                    continue;
+                };
+                let value = value.to_be_bytes();
+                let (low, high) = (summary.lower_bound.as_ref().expect("a bound"), summary.upper_bound.as_ref().expect("a bound"));
+                assert!(low.as_slice() <= &value[..] && &value[..] <= high.as_slice(), "as bytes");
+                assert!(signed(low) <= signed(&value) && signed(&value) <= signed(high), "as signed numbers");
+            }
+        }
+        assert_eq!(seen, files.len());
+    }
 }

@@ -60,3 +60,15 @@ fn transforms_are_readable() {
     assert_eq!(human(Transform::Void, None, Some(&Literal::int(1))).expect("void"), "null");
     assert_eq!(human(Transform::Identity, None, None).expect("null"), "null");
 }
+
+#[test]
+fn floats_are_written_as_java_writes_them() {
+    let double = |v: f64| primitive(&PrimitiveType::Double, &PrimitiveLiteral::Double(v.into())).expect("a double");
+    let float = |v: f32| primitive(&PrimitiveType::Float, &PrimitiveLiteral::Float(v.into())).expect("a float");
+    let cases = [(0.0, "0.0"), (-0.0, "-0.0"), (0.1, "0.1"), (-1234567.5, "-1234567.5"), (1e7, "1.0E7"), (1.25e-4, "1.25E-4")];
+    for (value, text) in cases {
+        assert_eq!(double(value), text);
+    }
+    assert_eq!([double(f64::NAN), double(f64::NEG_INFINITY)], ["NaN", "-Infinity"]);
+    assert_eq!([float(0.1), float(-0.0), float(3e10), float(f32::INFINITY)], ["0.1", "-0.0", "3.0E10", "Infinity"]);
+}

@@ -1,4 +1,5 @@
 import java.math.BigDecimal;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.time.Instant;
 import java.time.LocalDateTime;
@@ -11,6 +12,7 @@ import java.util.Map;
 import java.util.Random;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.UUID;
 import org.apache.iceberg.BaseTable;
 import org.apache.iceberg.DataFile;
 import org.apache.iceberg.DeleteFile;
@@ -21,6 +23,7 @@ import org.apache.iceberg.PartitionSpec;
 import org.apache.iceberg.RowDelta;
 import org.apache.iceberg.Schema;
 import org.apache.iceberg.Table;
+import org.apache.iceberg.UpdatePartitionSpec;
 import org.apache.iceberg.catalog.Catalog;
 import org.apache.iceberg.catalog.SupportsNamespaces;
 import org.apache.iceberg.catalog.TableIdentifier;
@@ -30,12 +33,14 @@ import org.apache.iceberg.data.InternalRecordWrapper;
 import org.apache.iceberg.data.Record;
 import org.apache.iceberg.deletes.PositionDelete;
 import org.apache.iceberg.deletes.PositionDeleteWriter;
+import org.apache.iceberg.expressions.Expressions;
 import org.apache.iceberg.hadoop.HadoopCatalog;
 import org.apache.iceberg.io.CloseableIterable;
 import org.apache.iceberg.io.DataWriter;
 import org.apache.iceberg.io.OutputFileFactory;
 import org.apache.iceberg.io.WriteResult;
 import org.apache.iceberg.rest.RESTCatalog;
+import org.apache.iceberg.types.Types;
 import org.apache.iceberg.types.Types.DecimalType;
 import org.apache.iceberg.types.Types.DoubleType;
 import org.apache.iceberg.types.Types.IntegerType;
@@ -52,12 +57,14 @@ import org.apache.iceberg.types.Types.TimestampType;
  * Fixtures WAREHOUSE nullkeys NAMESPACE.TABLE [commits=8] [rows=60] [flink=0]
  * Fixtures WAREHOUSE append   NAMESPACE.TABLE [files=40] [rows=500] [hours=4] [format=2] [deletes=0]
  * Fixtures WAREHOUSE delete   NAMESPACE.TABLE [every=10]
+ * Fixtures WAREHOUSE values   NAMESPACE.TABLE [identity=1]
  * </pre>
  *
  * from=N goes on with a table that has the first N commits, resting pause milliseconds after each: the same rows as if
  * there had been no break. flink=1 adds the summary keys that a Flink job resumes from. delete, and deletes=N in the last
  * commit of append, delete every Nth row of an append table by position, with one delete file per hour, as an engine
- * with merge-on-read does.
+ * with merge-on-read does. values makes two files of edge values of every type without partitions, then a spec of the identity
+ * of every column, or with identity=0 of other transforms.
  *
  * WAREHOUSE is a folder (a Hadoop catalog, to be registered elsewhere) or the http address of a REST catalog. The same
  * arguments always make the same rows. Prints the location of the newest metadata file as the only line.
@@ -98,6 +105,7 @@ public final class Fixtures {
           case "upsert" -> fixtures.upsert();
           case "nullkeys" -> fixtures.nullKeys();
           case "append" -> fixtures.append();
+          case "values" -> fixtures.values();
           case "delete" -> fixtures.deleteEvery(fixtures.catalog.loadTable(fixtures.id), fixtures.option("every", 10));
           default -> throw new IllegalArgumentException("no such kind of table: " + args[1]);
         };
@@ -231,6 +239,83 @@ public final class Fixtures {
       deleteEvery(table, option("deletes", 0));
     }
     return table;
+  }
+
+  /** Values that engines easily take for others, as partitions. A column of type fixed is there, but no partition by it. */
+  private Table values() throws Exception {
+    Schema schema =
+        new Schema(
+            NestedField.required(1, "id", LongType.get()),
+            NestedField.optional(2, "b", Types.BooleanType.get()),
+            NestedField.optional(3, "i", IntegerType.get()),
+            NestedField.optional(4, "l", LongType.get()),
+            NestedField.optional(5, "f", Types.FloatType.get()),
+            NestedField.optional(6, "d", DoubleType.get()),
+            NestedField.optional(7, "small", DecimalType.of(9, 2)),
+            NestedField.optional(8, "wide", DecimalType.of(38, 10)),
+            NestedField.optional(9, "day", Types.DateType.get()),
+            NestedField.optional(10, "time", Types.TimeType.get()),
+            NestedField.optional(11, "ts", TimestampType.withoutZone()),
+            NestedField.optional(12, "tz", TimestampType.withZone()),
+            NestedField.optional(13, "s", StringType.get()),
+            NestedField.optional(14, "u", Types.UUIDType.get()),
+            NestedField.optional(15, "bytes", Types.BinaryType.get()),
+            NestedField.optional(16, "code", Types.FixedType.ofLength(3)));
+    Table table = catalog.createTable(id, schema, PartitionSpec.unpartitioned(), properties(2));
+    GenericAppenderFactory factory = new GenericAppenderFactory(schema, table.spec());
+    for (int file = 0; file < 2; file++) {
+      OutputFileFactory names = OutputFileFactory.builderFor(table, file, 1).format(FileFormat.PARQUET).build();
+      DataWriter<Record> writer = factory.newDataWriter(names.newOutputFile(), FileFormat.PARQUET, null);
+      for (int i = 0; i < 8; i++) {
+        writer.write(edge(schema, file * 8L + i, i));
+      }
+      writer.close();
+      table.newFastAppend().appendFile(writer.toDataFile()).commit();
+    }
+    UpdatePartitionSpec spec = table.updateSpec();
+    if (option("identity", 1) == 1) {
+      List<NestedField> columns = schema.columns();
+      columns.subList(1, columns.size() - 1).forEach(column -> spec.addField("by_" + column.name(), Expressions.ref(column.name())));
+    } else {
+      for (String column : List.of("i", "wide", "time", "u", "bytes", "code", "s")) {
+        spec.addField("bucket_" + column, Expressions.bucket(column, 3));
+      }
+      for (String column : List.of("l", "small", "s", "bytes")) {
+        spec.addField("cut_" + column, Expressions.truncate(column, 3));
+      }
+      spec.addField("year", Expressions.year("day"));
+      spec.addField("month", Expressions.month("tz"));
+      spec.addField("hour", Expressions.hour("ts"));
+    }
+    spec.commit();
+    return table;
+  }
+
+  private static Record edge(Schema schema, long id, int i) {
+    long[] micros = {0, 1, -1, -86400000001L, 86399999999L, -2203891200000001L, 253402300799999999L, 951782400000000L};
+    LocalDateTime time = LocalDateTime.ofEpochSecond(Math.floorDiv(micros[i], 1000000L), (int) Math.floorMod(micros[i], 1000000L) * 1000, ZoneOffset.UTC);
+    Record row = GenericRecord.create(schema);
+    row.setField("id", id);
+    if (i == 7) {
+      return row;
+    }
+    row.setField("b", i % 2 == 0);
+    row.setField("i", new int[] {0, -1, 7, Integer.MIN_VALUE, Integer.MAX_VALUE, -7, 34}[i]);
+    row.setField("l", new long[] {0, -1, 7, Long.MIN_VALUE, Long.MAX_VALUE, -7, 34}[i]);
+    row.setField("f", new float[] {0f, -0f, Float.NaN, Float.NEGATIVE_INFINITY, Float.MIN_VALUE, -1.5f, 1e10f}[i]);
+    row.setField("d", new double[] {0, -0.0, Double.NaN, Double.NEGATIVE_INFINITY, Double.MIN_VALUE, -1.5, 1e10}[i]);
+    row.setField("small", BigDecimal.valueOf(new long[] {0, -1, 127, 128, -999999999, 999999999, -129}[i], 2));
+    row.setField("wide", new BigDecimal(new String[] {"0", "-1", "127", "128", "-" + "9".repeat(38), "9".repeat(38), "-129"}[i]).movePointLeft(10).setScale(10));
+    row.setField("day", time.toLocalDate());
+    row.setField("time", time.toLocalTime());
+    row.setField("ts", time);
+    row.setField("tz", time.atOffset(ZoneOffset.UTC));
+    row.setField("s", new String[] {"", "a", "a/b=c%", "\ud83d\ude00x\ud83d\ude00y", "\uffffz", "äöüß", " "}[i]);
+    long[] halves = {0, Long.MAX_VALUE, Long.MIN_VALUE, -1, 1, -1, 0x7f00000000000000L};
+    row.setField("u", new UUID(halves[i], halves[6 - i]));
+    row.setField("bytes", ByteBuffer.wrap(new byte[][] {{}, {0}, {-1}, {127, -128}, {1, 2, 3, 4}, {-1, -1, -1}, {1}}[i]));
+    row.setField("code", new byte[] {(byte) i, -1, (byte) -i});
+    return row;
   }
 
   private Table deleteEvery(Table table, int n) throws Exception {

@@ -11,3 +11,4 @@ mod maintain;
 pub(crate) mod process;
 pub(crate) mod proxy;
 mod s3;
+mod values;

@@ -90,7 +90,7 @@ async fn bounds_are_typed_and_the_maximum_may_stand_in_the_middle() {
     };
     let scaled = 10_i128.pow(20);
     assert_eq!(bounds(&file, 3), (Some(minimal(-5 * scaled)), Some(minimal(300 * scaled))));
-    assert_eq!(bounds(&file, 4), (Some(vec![0x01; 16]), Some(vec![0xf0; 16])));
+    assert_eq!(bounds(&file, 4), (None, None), "engines order UUIDs differently");
     assert_eq!(bounds(&file, 5), (Some(vec![0x01; 3]), Some(vec![0xf0; 3])));
     assert_eq!(bounds(&file, 6), (Some((-5i64).to_le_bytes().into()), Some(300i64.to_le_bytes().into())));
 }
@@ -107,13 +107,13 @@ async fn nan_is_counted_and_no_bound() {
 }
 
 #[tokio::test]
-async fn every_type_has_bounds_but_nulls_and_nans() {
+async fn every_type_has_bounds_but_uuids_nulls_and_nans() {
     let (schema, data) = every_type();
     let t = Table::new(schema).property("write.metadata.metrics.default", "full");
     let file = one_group_each(&t, &[data]).await;
     let mut with_bounds: Vec<i32> = file.lower_bounds().keys().copied().collect();
     with_bounds.sort_unstable();
-    assert_eq!(with_bounds, (1..=16).collect::<Vec<_>>());
+    assert_eq!(with_bounds, (1..=16).filter(|id| *id != 14).collect::<Vec<_>>());
     assert_eq!(bounds(&file, 13).1, Some("é\u{10ffff}".as_bytes().to_vec()));
     assert_eq!(bounds(&file, 16), (Some(vec![]), Some(vec![0xff, 0x00])));
     assert_eq!(bounds(&file, 8).1.map(|b| b.len()), Some(16));

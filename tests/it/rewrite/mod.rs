@@ -6,5 +6,6 @@ mod evolution;
 mod failures;
 mod model;
 mod outputs;
+mod partitions;
 pub(crate) mod table;
 mod types;

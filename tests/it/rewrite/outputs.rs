@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Date32Array, StringArray};
 use iceberg::spec::{DataFile, Literal, Struct};
-use icewright::error::ErrorKind;
 use icewright::plan::FileGroup;
 use icewright::run_id::RunId;
 use icewright::table::PartitionTuple;
@@ -240,15 +239,6 @@ async fn pooled_rows_of_an_unpartitioned_output_need_no_partition() {
     g.output_spec_id = 0;
     let result = t.rewrite(&g).await.expect("a rewrite that succeeds");
     assert_eq!((result.added.len(), result.added[0].partition()), (1, &Struct::empty()));
-}
-
-#[tokio::test]
-async fn too_many_partitions_at_once_are_refused() {
-    let t = with_date().partitioned(json!([{"source-id": 1, "field-id": 1000, "name": "id", "transform": "identity"}]));
-    let before = t.store.paths().len() + 1;
-    let error = t.rewrite(&pooled(&t, 300)).await.expect_err("300 partitions");
-    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-    assert_eq!(t.store.paths().len(), before);
 }
 
 #[tokio::test]
