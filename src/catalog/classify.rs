@@ -147,7 +147,11 @@ mod tests {
         let error = error_of("token", 401, br#"{"error":"invalid_client","error_description":"who?"}"#);
         assert_eq!(error.to_string(), "HTTP 401 invalid_client: who?");
         let body = format!(r#"{{"error":{{"message":"{}","type":"T"}}}}"#, "ä".repeat(5_000));
-        assert_eq!(error_of("load_table", 500, body.as_bytes()).to_string(), format!("HTTP 500 T: {}", "ä".repeat(996)), "cut off");
+        assert_eq!(
+            error_of("load_table", 500, body.as_bytes()).to_string(),
+            format!("HTTP 500 T: {}", "ä".repeat(996)),
+            "cut off"
+        );
         assert_eq!(error_of("load_table", 503, b"").to_string(), "HTTP 503");
         assert_eq!(error_of("load_table", 500, br#"{"error":{}}"#).to_string(), "HTTP 500");
     }
@@ -174,7 +178,9 @@ mod tests {
             assert_eq!(kind(operation, 404, said), expected, "{operation} {said}");
             assert_eq!(kind(operation, 410, said), ErrorKind::Unavailable, "{operation} {said}");
         }
-        for untyped in [&b""[..], b"{}", b"<html>", br#"{"error":{"message":"m"}}"#, br#"{"error":"NoSuchTableException"}"#] {
+        for untyped in
+            [&b""[..], b"{}", b"<html>", br#"{"error":{"message":"m"}}"#, br#"{"error":"NoSuchTableException"}"#]
+        {
             assert_ne!(error_of("load_table", 404, untyped).kind(), ErrorKind::NotFound);
             assert_ne!(error_of("list_tables", 404, untyped).kind(), ErrorKind::NotFound);
         }

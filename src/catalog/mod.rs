@@ -166,7 +166,11 @@ impl DeclaredPaths {
     /// From metadata.
     pub fn of(metadata: &TableMetadata) -> Self {
         let further = Self::FURTHER.iter().filter_map(|key| metadata.properties().get(*key).cloned());
-        Self { location: metadata.location().to_owned(), further: further.collect(), uuid: Some(metadata.uuid()).filter(|uuid| !uuid.is_nil()) }
+        Self {
+            location: metadata.location().to_owned(),
+            further: further.collect(),
+            uuid: Some(metadata.uuid()).filter(|uuid| !uuid.is_nil()),
+        }
     }
 
     /// From a metadata document of which nothing else need be readable: of any format version, with any types.

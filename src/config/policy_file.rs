@@ -8,7 +8,9 @@ use jiff::tz::TimeZone;
 use super::partitions::read_partitions;
 use super::problem::{Diagnostics, did_you_mean};
 use super::reader::{Item, Section, boolean, count, one_of, period, ratio, size, size_or_zero, span, string, wait};
-use crate::policy::{CommitInterval, Layer, Placed, RewriteJobOrder, Schedule, Setting, Severity, TablePattern, TablePatterns};
+use crate::policy::{
+    CommitInterval, Layer, Placed, RewriteJobOrder, Schedule, Setting, Severity, TablePattern, TablePatterns,
+};
 
 type Settings = Vec<Placed<Setting>>;
 
@@ -73,20 +75,20 @@ fn belongs_below(key: &str, section: &str) -> Option<String> {
 }
 
 fn read_patterns(diagnostics: &mut Diagnostics<'_>, item: &Item<'_, '_>) -> Vec<Placed<TablePattern>> {
-    let patterns = patterns_of(diagnostics, item);
-    if item.elements(diagnostics).is_some_and(|elements| elements.is_empty()) {
+    let Some(elements) = item.elements(diagnostics) else { return Vec::new() };
+    if elements.is_empty() {
         item.error(diagnostics, "names no table", "add a pattern such as \"catalog.namespace.*\"");
     }
-    patterns
+    parse_patterns(diagnostics, elements)
 }
 
 /// A list of patterns that may be empty.
 fn patterns(diagnostics: &mut Diagnostics<'_>, item: &Item<'_, '_>) -> Option<TablePatterns> {
-    Some(TablePatterns(patterns_of(diagnostics, item).into_iter().map(|placed| placed.value).collect()))
+    let elements = item.elements(diagnostics)?;
+    Some(TablePatterns(parse_patterns(diagnostics, elements).into_iter().map(|placed| placed.value).collect()))
 }
 
-fn patterns_of(diagnostics: &mut Diagnostics<'_>, item: &Item<'_, '_>) -> Vec<Placed<TablePattern>> {
-    let Some(elements) = item.elements(diagnostics) else { return Vec::new() };
+fn parse_patterns(diagnostics: &mut Diagnostics<'_>, elements: Vec<Item<'_, '_>>) -> Vec<Placed<TablePattern>> {
     let mut patterns = Vec::new();
     for element in elements {
         let Some(text) = element.str(diagnostics) else { continue };

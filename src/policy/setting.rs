@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::value::AsToml;
-use super::{CommitInterval, PartitionSelection, RewriteJobOrder, Schedule, Span, TablePattern, TablePatterns, TablePolicy};
+use super::{
+    CommitInterval, PartitionSelection, RewriteJobOrder, Schedule, Span, TablePattern, TablePatterns, TablePolicy,
+};
 
 /// A place in the configuration file; lines and columns count from 1, columns and widths in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    CommitInterval, PartitionCondition, PartitionSelection, PartitionTest, RewriteJobOrder, Schedule, Span, TablePatterns,
-    Window,
+    CommitInterval, PartitionCondition, PartitionSelection, PartitionTest, RewriteJobOrder, Schedule, Span,
+    TablePatterns, Window,
 };
 
 const SIZE_UNITS: [(u64, &str); 4] = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];

@@ -171,7 +171,9 @@ impl Known {
         }
         match table_is_gone(self.member.catalog.as_ref(), ident).await {
             Ok(true) => error,
-            Ok(false) => Error::invalid(format!("the catalog lists the table and says that it does not exist: {error}")),
+            Ok(false) => {
+                Error::invalid(format!("the catalog lists the table and says that it does not exist: {error}"))
+            }
             Err(listing) => Error::unavailable(format!("{error}, and its namespace cannot be listed: {listing}")),
         }
     }
@@ -243,7 +245,9 @@ impl Known {
         let place = Place::of(loaded)?;
         let known = self.memory().take_needs(name);
         let known = known.filter(|known| {
-            known.uuid == place.uuid && known.needs.is_about(&place.directories) && known.made.elapsed() < NEEDS_KEPT_FOR
+            known.uuid == place.uuid
+                && known.needs.is_about(&place.directories)
+                && known.made.elapsed() < NEEDS_KEPT_FOR
         });
         let uuid = place.uuid;
         self.remember(name, place)?;
@@ -280,7 +284,8 @@ impl Known {
         let mut memory = self.memory();
         let before = memory.places.get(name).filter(|(seen, _)| seen.elapsed() < REMEMBERED_FOR);
         if before.is_some_and(|(_, before)| before.uuid.is_some() && before.uuid != place.uuid) {
-            let same = |(other, (_, known)): &(&TableName, &(Instant, Place))| *other != name && known.uuid == place.uuid;
+            let same =
+                |(other, (_, known)): &(&TableName, &(Instant, Place))| *other != name && known.uuid == place.uuid;
             if let Some((other, _)) = memory.places.iter().find(same).filter(|_| place.uuid.is_some()) {
                 return Err(Error::unavailable(format!("the catalog answers with the metadata of {other}")));
             }

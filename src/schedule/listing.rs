@@ -17,33 +17,33 @@ const NAMESPACES_MAX: usize = 100_000;
 
 /// What a catalog's listings told.
 #[derive(Debug, Clone, Default)]
-pub struct Listed {
+pub(super) struct Listed {
     /// Every table that they name, each once.
-    pub tables: BTreeSet<TableName>,
+    pub(super) tables: BTreeSet<TableName>,
     /// Where they do not tell for sure.
-    pub unclear: Vec<Unclear>,
+    pub(super) unclear: Vec<Unclear>,
 }
 
 /// A part of a catalog of which it is not known which tables are in it.
 #[derive(Debug, Clone)]
-pub struct Unclear {
+pub(super) struct Unclear {
     /// Name of the catalog in the configuration.
-    pub catalog: String,
+    pub(super) catalog: String,
     /// The namespace; `None`: the whole catalog.
-    pub namespace: Option<NamespaceIdent>,
+    pub(super) namespace: Option<NamespaceIdent>,
     /// What is wrong.
-    pub error: Error,
+    pub(super) error: Error,
 }
 
 impl Unclear {
     /// Whether every table that may be there fits one of the patterns.
-    pub fn is_covered_by(&self, patterns: &[TablePattern]) -> bool {
+    pub(super) fn is_covered_by(&self, patterns: &[TablePattern]) -> bool {
         let namespace = self.namespace.as_ref().map(|n| n.as_ref().as_slice()).unwrap_or_default();
         patterns.iter().any(|pattern| pattern.covers(&self.catalog, namespace))
     }
 
     /// Whether a table may be there.
-    pub fn may_hold(&self, name: &TableName) -> bool {
+    pub(super) fn may_hold(&self, name: &TableName) -> bool {
         self.catalog == name.catalog
             && self.namespace.as_ref().is_none_or(|namespace| name.namespace.starts_with(namespace.as_ref()))
     }
@@ -62,7 +62,7 @@ impl std::fmt::Display for Unclear {
 }
 
 /// Lists a catalog. An error if not even its top-level namespaces can be listed.
-pub async fn list(name: &str, catalog: &dyn Catalog) -> Result<Listed> {
+pub(super) async fn list(name: &str, catalog: &dyn Catalog) -> Result<Listed> {
     let mut listed = Listed::default();
     let mut open = listed_once(|| catalog.list_namespaces(None)).await?;
     let mut seen: HashSet<NamespaceIdent> = open.iter().cloned().collect();
@@ -147,7 +147,7 @@ async fn namespace_is_gone(catalog: &dyn Catalog, namespace: &NamespaceIdent) ->
 }
 
 /// Whether a table that the catalog says does not exist has left the listing of its namespace, too.
-pub async fn table_is_gone(catalog: &dyn Catalog, table: &TableIdent) -> Result<bool> {
+pub(super) async fn table_is_gone(catalog: &dyn Catalog, table: &TableIdent) -> Result<bool> {
     match catalog.list_tables(table.namespace()).await {
         Ok(tables) => Ok(!tables.contains(table)),
         Err(error) if error.kind() == ErrorKind::NotFound => namespace_is_gone(catalog, table.namespace()).await,

@@ -147,7 +147,13 @@ fn plan_expire(env: &Env, subject: &Subject) -> ActionPlan<ExpireOutline> {
     }
 }
 
-async fn plan_orphans(env: &Env, fleet: &Fleet, subject: &Subject, own: Own<'_>, around: &Surroundings) -> ActionPlan<OrphanReport> {
+async fn plan_orphans(
+    env: &Env,
+    fleet: &Fleet,
+    subject: &Subject,
+    own: Own<'_>,
+    around: &Surroundings,
+) -> ActionPlan<OrphanReport> {
     let policy = &subject.resolved.policy;
     if !policy.remove_orphan_files.enabled {
         return ActionPlan::Nothing("disabled by the policy".into());

@@ -8,8 +8,8 @@ use serde::Serialize;
 use tracing::{Instrument, Span};
 
 use crate::clean::{
-    CANDIDATES_PER_RUN, Elsewhere, ExpireOutcome, ExpireReport, OrphanReport, OrphanRequest, Refused,
-    expire_snapshots, remove_orphan_files,
+    CANDIDATES_PER_RUN, Elsewhere, ExpireOutcome, ExpireReport, OrphanReport, OrphanRequest, Refused, expire_snapshots,
+    remove_orphan_files,
 };
 use crate::commit::CommitContext;
 use crate::error::{Error, ErrorKind, Result};
@@ -291,13 +291,7 @@ pub async fn clean_up_step(
     Ok(StepDone { report: StepReport::CleanUp(Box::new(report)), other })
 }
 
-async fn expire(
-    env: &Env,
-    subject: &Subject,
-    run: Run,
-    around: &Surroundings,
-    report: &mut CleanUpReport,
-) {
+async fn expire(env: &Env, subject: &Subject, run: Run, around: &Surroundings, report: &mut CleanUpReport) {
     let policy = &subject.resolved.policy;
     if !policy.expire_snapshots.enabled {
         report.skipped.insert(EXPIRE, DISABLED.into());
@@ -314,13 +308,7 @@ async fn expire(
     }
 }
 
-async fn orphans(
-    env: &Env,
-    fleet: &Fleet,
-    name: &TableName,
-    subject: &Subject,
-    around: &Surroundings,
-) -> OrphanReport {
+async fn orphans(env: &Env, fleet: &Fleet, name: &TableName, subject: &Subject, around: &Surroundings) -> OrphanReport {
     if let Some(refused) = around.shared() {
         return OrphanReport { refused: Some(refused.clone()), ..OrphanReport::default() };
     }
@@ -413,7 +401,9 @@ impl CleanUpReport {
     /// Why files of expired snapshots were left where they are, for fear that another table needs them.
     pub fn left_files(&self) -> Option<&Refused> {
         let kept = self.expire_snapshots.as_ref().map(|report| &report.kept)?;
-        self.around.as_ref().filter(|_| kept.contains_key("neighbours-unknown") || kept.contains_key("registered-twice"))
+        self.around
+            .as_ref()
+            .filter(|_| kept.contains_key("neighbours-unknown") || kept.contains_key("registered-twice"))
     }
 
     /// Why a clean-up was refused although the table itself wants it: somebody has to look.
