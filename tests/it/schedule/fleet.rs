@@ -2,19 +2,15 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
 use icewright::catalog::rest::{Auth, RestCatalog, RestCatalogConfig};
-use icewright::catalog::{Catalog, CommitOutcome, DeclaredPaths, LoadedTable, NoObserver};
+use icewright::catalog::{Catalog, NoObserver};
 use icewright::config::Config;
-use icewright::error::{Error, Result};
 use icewright::permit::WritePermit;
-use icewright::schedule::fleet::{ConfiguredStores, Fleet, Member, OpenStore};
+use icewright::schedule::fleet::{ConfiguredStores, OpenStore};
 use icewright::schedule::run_table::{Run, StepReport, Subject, clean_up_step};
-use icewright::storage::StoreRef;
 use serde_json::json;
 
-use super::world::{Lake, MINUTE, ident};
+use super::world::{Lake, ident};
 use crate::support::http_server::{HttpServer, Reply};
 
 #[tokio::test(start_paused = true)]
