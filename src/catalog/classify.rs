@@ -63,23 +63,36 @@ struct Model {
     kind: Option<String>,
 }
 
-/// The error that an unsuccessful answer stands for, with the type and message that its body gives.
-pub(super) fn error_of(status: u16, body: &[u8]) -> Error {
-    let (said, is_iceberg) = match serde_json::from_slice::<Body>(body) {
+/// The type of error by which a 404 says that the very thing asked for does not exist. A 404 of another type is about
+/// something else (a metadata file, another table, the warehouse), and one without a type may come from a wrong address.
+fn missing_type(operation: &str) -> Option<&'static str> {
+    match operation {
+        "load_table" | "load_credentials" | "commit_table" => Some("NoSuchTableException"),
+        "list_tables" | "list_namespaces" => Some("NoSuchNamespaceException"),
+        _ => None,
+    }
+}
+
+/// The error that an unsuccessful answer to an operation stands for, with the type and message that its body gives.
+/// [`ErrorKind::NotFound`] only if the answer says so of the table, or of the namespace, that was asked for.
+pub(super) fn error_of(operation: &str, status: u16, body: &[u8]) -> Error {
+    let (said, kind_said) = match serde_json::from_slice::<Body>(body) {
         Ok(Body::Iceberg { error }) => {
-            (format!(" {}: {}", error.kind.unwrap_or_default(), error.message.unwrap_or_default()), true)
+            let kind = error.kind.unwrap_or_default();
+            (format!(" {kind}: {}", error.message.unwrap_or_default()), Some(kind))
         }
         Ok(Body::OAuth { error, error_description }) => {
-            (format!(" {error}: {}", error_description.unwrap_or_default()), false)
+            (format!(" {error}: {}", error_description.unwrap_or_default()), None)
         }
         Err(_) => {
             let text: String = String::from_utf8_lossy(body).chars().take(200).collect();
-            (if text.trim().is_empty() { String::new() } else { format!(": {}", text.trim()) }, false)
+            (if text.trim().is_empty() { String::new() } else { format!(": {}", text.trim()) }, None)
         }
     };
     let kind = match status {
-        // Without Iceberg's own words a 404 may come from a wrong address as well, which is no reason to forget a table.
-        404 | 410 if is_iceberg => ErrorKind::NotFound,
+        404 if kind_said.is_some() && kind_said.as_deref() == missing_type(operation) => ErrorKind::NotFound,
+        // The catalog answers, and what it says of this table does not fit together.
+        404 if kind_said.is_some() && missing_type(operation) == Some("NoSuchTableException") => ErrorKind::DataInvalid,
         409 => ErrorKind::Conflict,
         400 | 405 | 411 | 413 | 415 | 422 => ErrorKind::DataInvalid,
         406 | 501 => ErrorKind::Unsupported,
@@ -123,19 +136,53 @@ mod tests {
     #[test]
     fn errors_say_type_and_message() {
         let body = br#"{"error":{"message":"no table t","type":"NoSuchTableException","code":404}}"#;
-        let error = error_of(404, body);
+        let error = error_of("load_table", 404, body);
         assert_eq!(error.to_string(), "HTTP 404 NoSuchTableException: no table t");
         assert_eq!(error.kind(), ErrorKind::NotFound);
-        let error = error_of(404, b"<html>nothing here</html>");
+        let error = error_of("load_table", 404, b"<html>nothing here</html>");
         assert_eq!(
             (error.kind(), error.to_string()),
             (ErrorKind::Unavailable, "HTTP 404: <html>nothing here</html>".into())
         );
-        let error = error_of(401, br#"{"error":"invalid_client","error_description":"who?"}"#);
+        let error = error_of("token", 401, br#"{"error":"invalid_client","error_description":"who?"}"#);
         assert_eq!(error.to_string(), "HTTP 401 invalid_client: who?");
         let body = format!(r#"{{"error":{{"message":"{}","type":"T"}}}}"#, "ä".repeat(5_000));
-        assert_eq!(error_of(500, body.as_bytes()).to_string(), format!("HTTP 500 T: {}", "ä".repeat(996)), "cut off");
-        assert_eq!(error_of(503, b"").to_string(), "HTTP 503");
-        assert_eq!(error_of(500, br#"{"error":{}}"#).to_string(), "HTTP 500");
+        assert_eq!(
+            error_of("load_table", 500, body.as_bytes()).to_string(),
+            format!("HTTP 500 T: {}", "ä".repeat(996)),
+            "cut off"
+        );
+        assert_eq!(error_of("load_table", 503, b"").to_string(), "HTTP 503");
+        assert_eq!(error_of("load_table", 500, br#"{"error":{}}"#).to_string(), "HTTP 500");
+    }
+
+    #[test]
+    fn gone_is_only_what_the_answer_names_by_its_type() {
+        let body = |kind: &str| format!(r#"{{"error":{{"message":"m","type":"{kind}","code":404}}}}"#);
+        let kind = |operation, status, kind: &str| error_of(operation, status, body(kind).as_bytes()).kind();
+        let (table, namespace) = ("NoSuchTableException", "NoSuchNamespaceException");
+        for (operation, said, expected) in [
+            ("load_table", table, ErrorKind::NotFound),
+            ("load_table", namespace, ErrorKind::DataInvalid),
+            ("load_table", "NotFoundException", ErrorKind::DataInvalid),
+            ("load_table", "NoSuchIcebergTableException", ErrorKind::DataInvalid),
+            ("load_table", "", ErrorKind::DataInvalid),
+            ("load_credentials", table, ErrorKind::NotFound),
+            ("list_tables", namespace, ErrorKind::NotFound),
+            ("list_tables", table, ErrorKind::Unavailable),
+            ("list_tables", "NoSuchWarehouseException", ErrorKind::Unavailable),
+            ("list_namespaces", namespace, ErrorKind::NotFound),
+            ("list_namespaces", "RESTException", ErrorKind::Unavailable),
+            ("config", table, ErrorKind::Unavailable),
+        ] {
+            assert_eq!(kind(operation, 404, said), expected, "{operation} {said}");
+            assert_eq!(kind(operation, 410, said), ErrorKind::Unavailable, "{operation} {said}");
+        }
+        for untyped in
+            [&b""[..], b"{}", b"<html>", br#"{"error":{"message":"m"}}"#, br#"{"error":"NoSuchTableException"}"#]
+        {
+            assert_ne!(error_of("load_table", 404, untyped).kind(), ErrorKind::NotFound);
+            assert_ne!(error_of("list_tables", 404, untyped).kind(), ErrorKind::NotFound);
+        }
     }
 }

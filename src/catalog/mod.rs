@@ -17,6 +17,7 @@ use iceberg::spec::{MAIN_BRANCH, SnapshotReference, TableMetadata};
 use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
 use serde::Deserialize;
 use serde_json::Value;
+use uuid::Uuid;
 
 pub use self::metadata::{Metadata, Snapshot, SnapshotRef, StatisticsFile};
 use crate::error::{Error, Result};
@@ -171,6 +172,8 @@ pub struct DeclaredPaths {
     pub location: String,
     /// `write.data.path` and `write.metadata.path`, where set.
     pub further: Vec<String>,
+    /// The table's UUID, if the metadata tells one.
+    pub uuid: Option<Uuid>,
 }
 
 impl DeclaredPaths {
@@ -179,7 +182,11 @@ impl DeclaredPaths {
     /// From metadata.
     pub fn of(metadata: &Metadata) -> Self {
         let further = Self::FURTHER.iter().filter_map(|key| metadata.properties().get(*key).cloned());
-        Self { location: metadata.location().to_owned(), further: further.collect() }
+        Self {
+            location: metadata.location().to_owned(),
+            further: further.collect(),
+            uuid: Some(metadata.uuid()).filter(|uuid| !uuid.is_nil()),
+        }
     }
 
     /// From a metadata document of which nothing else need be readable: of any format version, with any types.
@@ -188,7 +195,9 @@ impl DeclaredPaths {
         let location = metadata.get("location").and_then(serde_json::Value::as_str);
         let location = location.ok_or_else(|| Error::invalid("the table's metadata tells no location"))?.to_owned();
         let property = |key: &&str| metadata.get("properties")?.get(*key)?.as_str().map(str::to_owned);
-        Ok(Self { location, further: Self::FURTHER.iter().filter_map(property).collect() })
+        let uuid = metadata.get("table-uuid").and_then(serde_json::Value::as_str);
+        let uuid = uuid.and_then(|uuid| Uuid::try_parse(uuid).ok());
+        Ok(Self { location, further: Self::FURTHER.iter().filter_map(property).collect(), uuid })
     }
 }
 

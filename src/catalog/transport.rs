@@ -134,10 +134,10 @@ impl Transport {
                         self.observer.retried(request.operation);
                         continue;
                     }
-                    return Err(classify::error_of(answer.status, &answer.body));
+                    return Err(classify::error_of(request.operation, answer.status, &answer.body));
                 }
                 Ok(answer) => {
-                    let error = classify::error_of(answer.status, &answer.body);
+                    let error = classify::error_of(request.operation, answer.status, &answer.body);
                     if !classify::read_again(answer.status) {
                         return Err(error);
                     }
@@ -171,7 +171,7 @@ impl Transport {
                 Err(Failed::Lost(e)) => return CommitAnswer::Unknown(unknown(&e)),
                 Err(Failed::NotSent(e)) => (e, None),
                 Ok(answer) => {
-                    let error = classify::error_of(answer.status, &answer.body);
+                    let error = classify::error_of(request.operation, answer.status, &answer.body);
                     match classify::commit_class(answer.status) {
                         CommitClass::Applied => return CommitAnswer::Applied(answer.body),
                         CommitClass::Conflict => return CommitAnswer::Conflict(error),

@@ -1,32 +1,179 @@
 //! Files of one table that another table needs: made by importing files where they lie, by registering a table twice, or by a data path that
 //! once pointed here. Directories do not tell; only the other tables' metadata does.
+//!
+//! A table may always refer to files in its own directories, and no other table removes anything there. So of each table only what it
+//! needs elsewhere is kept in mind: for nearly all tables that is nothing, however large they are.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use tokio::sync::OwnedSemaphorePermit;
 
-use super::reachable::Reachable;
+use super::reachable::{Reachable, key_of};
+use super::report::Refused;
 use crate::catalog::LoadedTable;
 use crate::error::Result;
+use crate::plan::file_names::checksum_subject;
 use crate::storage::StoreRef;
+use crate::storage::path::{CanonicalPath, overlap};
+use crate::table::path_set::Fingerprint;
+use crate::table::references::{metadata_files, own_directories, statistics_files};
 
 /// The other tables within sight.
 #[async_trait]
 pub trait Elsewhere: Sync {
-    /// For each path, whether another table reaches it from any retained snapshot. An error means that it is not known.
-    async fn referenced(&self, paths: &[String]) -> Result<Vec<bool>>;
+    /// Which of the suspects another table needs. Every other table is looked at after the call.
+    async fn referenced(&self, suspects: Suspects) -> Answer;
 }
 
-/// Notes which of `paths` a table reaches.
-pub async fn note_referenced(
-    store: &StoreRef,
-    loaded: &Arc<LoadedTable>,
-    paths: &[String],
-    referenced: &mut [bool],
-) -> Result<()> {
-    let reachable = Reachable::new(loaded, false)?.with_table(store, loaded).await?;
-    for (path, known) in paths.iter().zip(referenced) {
-        *known = *known || reachable.contains(path)?;
+/// What is known of the suspects of one table.
+#[derive(Debug)]
+pub struct Answer {
+    /// For each suspect, in their order, whether another table needs it.
+    pub needed: Vec<bool>,
+    /// Why that is not known for sure: then nothing may go.
+    pub refused: Option<Refused>,
+    /// Held while files are deleted, so that many tables that were answered together do not all delete at once.
+    pub turn: Option<OwnedSemaphorePermit>,
+}
+
+/// Files that may go unless another table needs them. Files are told by the key of their path: a store or a bucket may have several names.
+#[derive(Debug)]
+pub struct Suspects {
+    /// Directories of the table that they lie in.
+    directories: Vec<String>,
+    paths: Vec<String>,
+    /// Sorted. The checksum of a local file is needed as long as the file is, so it stands under both names.
+    keys: Vec<(Fingerprint, u32)>,
+    needed: Vec<bool>,
+    stores: BTreeSet<(String, String)>,
+}
+
+impl Suspects {
+    /// These files of a table. [`crate::error::ErrorKind::DataInvalid`] if a path cannot be compared.
+    pub fn new(loaded: &LoadedTable, paths: Vec<String>) -> Result<Self> {
+        let (mut keys, mut stores) = (Vec::with_capacity(paths.len()), BTreeSet::new());
+        for (index, path) in (0_u32..).zip(&paths) {
+            let canonical = CanonicalPath::parse(path)?;
+            keys.push((Fingerprint::of_text(key_of(&canonical)), index));
+            if let Some(subject) = checksum_subject(path) {
+                keys.push((Fingerprint::of_text(key_of(&CanonicalPath::parse(&subject)?)), index));
+            }
+            let store = store_of(&canonical);
+            if !stores.contains(&store) {
+                stores.insert(store);
+            }
+        }
+        keys.sort_unstable();
+        Ok(Self { directories: own_directories(loaded)?, needed: vec![false; paths.len()], paths, keys, stores })
     }
-    Ok(())
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.paths.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.paths.is_empty()
+    }
+
+    /// Marks what another table needs: what lies in its directories, and what it refers to elsewhere.
+    pub fn spare(&mut self, needs: &Needs) -> Result<()> {
+        for theirs in needs.0.scope().directories.iter().map(|(directory, _)| directory) {
+            for own in &self.directories {
+                if overlap(own, theirs)?.is_some() {
+                    self.spare_inside(&CanonicalPath::parse(theirs)?)?;
+                    break;
+                }
+            }
+        }
+        let files = needs.0.files();
+        if files.len() < self.keys.len() {
+            files.iter().for_each(|key| self.spare_key(*key));
+        } else {
+            let both: Vec<Fingerprint> = self.keys.iter().map(|(key, _)| *key).collect();
+            both.into_iter().filter(|key| files.contains_fingerprint(*key)).for_each(|key| self.spare_key(key));
+        }
+        Ok(())
+    }
+
+    /// Marks one file.
+    pub fn spare_file(&mut self, path: &str) -> Result<()> {
+        self.spare_key(Fingerprint::of_text(key_of(&CanonicalPath::parse(path)?)));
+        Ok(())
+    }
+
+    fn spare_key(&mut self, key: Fingerprint) {
+        let first = self.keys.partition_point(|(known, _)| *known < key);
+        for (_, index) in self.keys.iter().skip(first).take_while(|(known, _)| *known == key) {
+            if let Some(needed) = self.needed.get_mut(*index as usize) {
+                *needed = true;
+            }
+        }
+    }
+
+    fn spare_inside(&mut self, directory: &CanonicalPath) -> Result<()> {
+        for (path, needed) in self.paths.iter().zip(&mut self.needed) {
+            *needed = *needed || CanonicalPath::parse(path)?.is_inside(directory);
+        }
+        Ok(())
+    }
+
+    /// Whether files of these stores could be among them.
+    pub fn lie_in_any(&self, stores: &BTreeSet<(String, String)>) -> bool {
+        !self.stores.is_disjoint(stores)
+    }
+
+    /// The answer, once every other table was asked.
+    pub fn into_answer(self, refused: Option<Refused>) -> Answer {
+        Answer { needed: self.needed, refused, turn: None }
+    }
+}
+
+/// What a table needs outside of its own directories. It grows with the table: what a table has needed once is spared until the set is made
+/// anew.
+#[derive(Debug)]
+pub struct Needs(Reachable);
+
+impl Needs {
+    /// Needs nothing yet.
+    pub fn new(loaded: &LoadedTable) -> Result<Self> {
+        Ok(Self(Reachable::outside_only(loaded)?))
+    }
+
+    /// Adds all that the metadata and its snapshots refer to. What an earlier call has read is not read again. An error means that it is
+    /// not known what the table needs.
+    pub async fn with_table(self, store: &StoreRef, loaded: &Arc<LoadedTable>) -> Result<Self> {
+        self.0.with_table(store, loaded).await.map(Self)
+    }
+
+    /// Whether the table's directories are those for which this was made.
+    pub fn is_about(&self, directories: &[String]) -> bool {
+        self.0.scope().directories.iter().map(|(directory, _)| directory).eq(directories)
+    }
+
+    /// Entries kept in mind.
+    pub fn entries(&self) -> usize {
+        self.0.entries()
+    }
+}
+
+/// Scheme and bucket (or host) of everything that a table's metadata names by itself, manifest lists among it. A table of which nothing more
+/// can be read does not count for files in another store.
+pub fn stores_named(loaded: &LoadedTable) -> Result<BTreeSet<(String, String)>> {
+    let mut stores = BTreeSet::new();
+    let directories = own_directories(loaded)?;
+    let files = metadata_files(loaded)?.into_iter().map(str::to_owned);
+    let statistics = statistics_files(loaded).into_iter().map(|statistics| statistics.path);
+    let lists = loaded.metadata.snapshots().map(|snapshot| snapshot.manifest_list().to_owned());
+    for path in directories.into_iter().chain(files).chain(statistics).chain(lists.filter(|list| !list.is_empty())) {
+        stores.insert(store_of(&CanonicalPath::parse(&path)?));
+    }
+    Ok(stores)
+}
+
+fn store_of(path: &CanonicalPath) -> (String, String) {
+    (path.scheme().to_owned(), path.authority().to_owned())
 }

@@ -41,15 +41,15 @@ const LOG_ENTRIES: usize = 100;
 ///
 /// Nothing is sent for an empty plan, and nothing is deleted unless the commit is confirmed. Errors are in the report.
 ///
-/// `neighbours` are the directories of every other table within sight, as in [`super::OrphanRequest`]. If one of them lies in
-/// this table's location or around it, or if they are not known, the files stay: another table may have been registered from
-/// this one's metadata.
+/// `neighbours` are the directories of every other table within sight, as in [`super::OrphanRequest`], or the reason why they do
+/// not tell which files are this table's alone. If one of them lies in this table's location or around it, or if there is
+/// such a reason, the files stay: another table may have been registered from this one's metadata.
 pub async fn expire_snapshots(
     table: &TableHandle,
     plan: &ExpirePlan,
     ctx: &CommitContext,
     clock: &dyn Clock,
-    neighbours: Option<&[(String, String)]>,
+    neighbours: Result<&[(String, String)], &'static str>,
 ) -> ExpireReport {
     if plan.is_empty() {
         let why: Vec<&str> = plan.skipped.iter().map(|skipped| skipped.detail.as_str()).collect();
@@ -67,7 +67,7 @@ async fn expire(
     plan: &ExpirePlan,
     ctx: &CommitContext,
     clock: &dyn Clock,
-    neighbours: Option<&[(String, String)]>,
+    neighbours: Result<&[(String, String)], &'static str>,
     stopwatch: &mut Stopwatch,
 ) -> ExpireReport {
     let mut report = ExpireReport::default();
@@ -104,9 +104,9 @@ async fn expire(
         }
     }
     let shared = match neighbours.map(|others| compare_with_neighbours(retained.scope(), &table.name(), others)) {
-        None => Some("neighbours-unknown"),
-        Some(Err(_)) => Some("shared-location"),
-        Some(Ok(_)) => None,
+        Err(reason) => Some(reason),
+        Ok(Err(_)) => Some("shared-location"),
+        Ok(Ok(_)) => None,
     };
     if let Some(reason) = shared {
         for files in [&doomed.content, &doomed.statistics, &doomed.manifests, &doomed.lists] {

@@ -15,7 +15,7 @@ mod reachable;
 mod remove_orphan_files;
 mod report;
 
-pub use elsewhere::{Elsewhere, note_referenced};
+pub use elsewhere::{Answer, Elsewhere, Needs, Suspects, stores_named};
 pub use expire_snapshots::expire_snapshots;
 pub use reachable::Reachable;
 pub use remove_orphan_files::{CANDIDATES_PER_RUN, OrphanRequest, find_orphan_files, remove_orphan_files};

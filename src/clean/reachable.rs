@@ -50,7 +50,7 @@ impl Scope {
 }
 
 /// The key of a path without scheme and authority.
-fn key_of(path: &CanonicalPath) -> &str {
+pub(super) fn key_of(path: &CanonicalPath) -> &str {
     path.as_str().split_once("://").and_then(|(_, rest)| rest.split_once('/')).map_or("", |(_, key)| key)
 }
 
@@ -65,6 +65,8 @@ pub struct Reachable {
     inside: Vec<u64>,
     /// Keys that would lie in the table's directories if their scheme and authority were the table's.
     same_key_elsewhere: PathSet,
+    /// Only files outside of the table's directories are kept in mind, by the keys of their paths.
+    outside_only: bool,
     evidence: Option<CommittedNames>,
 }
 
@@ -87,8 +89,24 @@ impl Reachable {
             inside: vec![0; scope.directories.len()],
             scope,
             same_key_elsewhere: PathSet::default(),
+            outside_only: false,
             evidence: evidence.then(CommittedNames::default),
         })
+    }
+
+    /// Reaches nothing yet, and keeps only files outside of the table's directories in mind.
+    pub(super) fn outside_only(loaded: &LoadedTable) -> Result<Self> {
+        Ok(Self { outside_only: true, ..Self::new(loaded, false)? })
+    }
+
+    /// The files; of a set for files outside, the keys of their paths.
+    pub(super) fn files(&self) -> &PathSet {
+        &self.files
+    }
+
+    /// Entries kept in mind: files, lists and manifests.
+    pub(super) fn entries(&self) -> usize {
+        self.files.len() + self.lists.len() + self.manifests.len()
     }
 
     /// Adds all that the metadata names itself, and all that its snapshots reach. What an earlier call has read is not
@@ -157,6 +175,12 @@ impl Reachable {
     /// Adds one file.
     pub(super) fn add(&mut self, path: &str) -> Result<()> {
         let canonical = CanonicalPath::parse(path)?;
+        if self.outside_only {
+            if self.scope.directory(&canonical).is_none() {
+                self.files.insert_fingerprint(Fingerprint::of_text(key_of(&canonical)));
+            }
+            return Ok(());
+        }
         if !self.files.insert_fingerprint(Fingerprint::of_text(canonical.as_str())) {
             return Ok(());
         }

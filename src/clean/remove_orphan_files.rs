@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use iceberg::spec::{ManifestContentType, ManifestFile};
+use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument;
 
 use super::deletion::{Deleter, Doomed, grow};
-use super::elsewhere::Elsewhere;
+use super::elsewhere::{Answer, Elsewhere, Suspects};
 use super::listing::{Comparison, Listing};
 use super::once_referenced::OnceReferenced;
 use super::ownership::{check_metadata_files, compare_with_neighbours};
@@ -77,7 +78,7 @@ pub async fn find_orphan_files(table: &TableHandle, request: &OrphanRequest<'_>)
 /// Finds orphan files and deletes those that may go. Errors and refusals are in the report.
 pub async fn remove_orphan_files(table: &TableHandle, request: &OrphanRequest<'_>) -> OrphanReport {
     let mut stopwatch = Stopwatch::start();
-    let Found { mut report, doomed, known, .. } = match find(table, request, &mut stopwatch).await {
+    let Found { mut report, doomed, known, turn: _turn, .. } = match find(table, request, &mut stopwatch).await {
         Ok(found) => found,
         Err(error) => {
             let error = Some(error.context("find orphan files (nothing was deleted)"));
@@ -104,6 +105,8 @@ struct Found {
     doomed: Vec<Doomed>,
     /// The table as last loaded and what it reaches; `None` if the run was refused.
     known: Option<(TableHandle, Reachable)>,
+    /// Held while files are deleted.
+    turn: Option<OwnedSemaphorePermit>,
 }
 
 impl Found {
@@ -178,7 +181,7 @@ async fn find(table: &TableHandle, request: &OrphanRequest<'_>, stopwatch: &mut 
     for file in candidates {
         judge_candidate(file, &rules, &evidence, &mut listing, &mut found)?;
     }
-    spare_what_others_need(request.elsewhere, &mut listing, &mut found).await;
+    spare_what_others_need(request.elsewhere, &table, &mut listing, &mut found).await?;
     found.doomed.sort_by(|a, b| (a.kind, &a.path).cmp(&(b.kind, &b.path)));
     finish(&mut found, listing);
     found.known = Some((table, reachable));
@@ -289,23 +292,24 @@ fn hidden_below(scope: &Scope, path: &CanonicalPath) -> bool {
     below.split('/').any(|name| name.starts_with(['_', '.']) && !name.contains('='))
 }
 
-/// Dooms the suspects that no other table reaches; none of them if that cannot be told.
-async fn spare_what_others_need(elsewhere: &dyn Elsewhere, listing: &mut Listing, found: &mut Found) {
+/// Dooms the suspects that no other table needs; none of them, and the run is refused, if that cannot be told.
+async fn spare_what_others_need(
+    elsewhere: &dyn Elsewhere,
+    table: &TableHandle,
+    listing: &mut Listing,
+    found: &mut Found,
+) -> Result<()> {
     let suspects = std::mem::take(&mut found.suspects);
     if suspects.is_empty() {
-        return;
+        return Ok(());
     }
-    let paths: Vec<String> = suspects.iter().map(|(file, _)| file.path.clone()).collect();
-    let (referenced, why) = match elsewhere.referenced(&paths).await {
-        Ok(referenced) => (referenced, Kept::ReferencedElsewhere),
-        Err(error) => {
-            tracing::warn!(%error, "another table cannot be read, so its files cannot be told from orphans; all are kept");
-            (vec![true; paths.len()], Kept::NeighbourUnreadable)
-        }
-    };
-    let mut spared = referenced.into_iter();
+    let paths = suspects.iter().map(|(file, _)| file.path.clone()).collect();
+    let Answer { needed, refused, turn } = elsewhere.referenced(Suspects::new(&table.loaded, paths)?).await;
+    let mut needed = needed.into_iter();
     for (file, garbage) in suspects {
-        if spared.next().unwrap_or(true) {
+        let needed = needed.next().unwrap_or(true);
+        if needed || refused.is_some() {
+            let why = if needed { Kept::ReferencedElsewhere } else { Kept::NeighbourUnreadable };
             listing.kept.entry(why).or_default().add(file.bytes);
         } else {
             found.report.removable.entry(garbage).or_default().add(file.bytes);
@@ -313,6 +317,9 @@ async fn spare_what_others_need(elsewhere: &dyn Elsewhere, listing: &mut Listing
             found.doomed.push(file);
         }
     }
+    found.report.refused = refused;
+    found.turn = turn;
+    Ok(())
 }
 
 fn finish(found: &mut Found, listing: Listing) {

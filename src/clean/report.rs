@@ -128,7 +128,8 @@ pub struct ExpireReport {
 /// Why an orphan run did not start, or stopped before it deleted anything.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Refused {
-    /// Stable name: `disabled`, `gc_disabled`, `clock_skew`, `shared_location`, `prefix_mismatch`, `listing_mismatch`.
+    /// Stable name: `disabled`, `gc_disabled`, `clock_skew`, `shared_location`, `prefix_mismatch`, `listing_mismatch`,
+    /// `neighbour_unreadable`, `registered_twice`.
     pub reason: &'static str,
     /// For a person: what was found, and the cure.
     pub detail: String,

@@ -21,7 +21,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{StreamExt, stream};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -92,9 +93,17 @@ pub(super) async fn once(
     let pass = Pass { env: parts.env, fleet: parts.fleet, no_wait, board: board.clone(), gateway };
     let screen = Screen::stdout();
     let (mut all_done, mut overview) = (selected.complete, Vec::new());
-    let mut passes =
-        stream::iter(selected.tables).map(|name| pass.maintain(name)).buffer_unordered(config.limits.concurrent_tables);
-    while let Some(report) = passes.next().await {
+    let (mut left, mut passes) = (selected.tables.into_iter(), FuturesUnordered::new());
+    let mut asking = pass.fleet.waiting();
+    loop {
+        // A table that waits for what other tables need does no work meanwhile.
+        let room = (config.limits.concurrent_tables + *asking.borrow_and_update()).saturating_sub(passes.len());
+        passes.extend(left.by_ref().take(room).map(|name| pass.maintain(name)));
+        let report = tokio::select! {
+            Some(report) = passes.next() => report,
+            Ok(()) = asking.changed(), if left.len() > 0 => continue,
+            else => break,
+        };
         all_done &= report.outcome == Outcome::Success;
         if json {
             // Whether or not somebody reads it, the work goes on.

@@ -12,7 +12,7 @@ use crate::report::{Action, Outcome};
 use crate::schedule::collector::collect_of;
 use crate::schedule::env::Env;
 use crate::schedule::fleet::Fleet;
-use crate::schedule::run_table::Subject;
+use crate::schedule::run_table::{StepReport, Subject};
 
 use super::once::TableReport;
 
@@ -45,6 +45,9 @@ pub(super) async fn push(gateway: &Pushgateway, env: &Env, fleet: &Fleet, name: 
     let now_ms = env.clock.now_ms();
     for step in &report.steps {
         record_step(&metrics, name, step, now_ms);
+        if let StepReport::CleanUp(clean_up) = step {
+            vital.refused = clean_up.refusal().map(|refused| format!("{}: {}", refused.reason, refused.detail));
+        }
     }
     metrics.set_step(name, Step::Idle);
     metrics.set_backoff(name, Backoff { consecutive_failures: vital.consecutive_failures, ..Backoff::default() });

@@ -22,7 +22,13 @@ pub(super) async fn tables(fleet: &Fleet, table: Option<&str>) -> Result<Selecte
     let mut selected = Selected { tables: Vec::new(), complete: true };
     for catalog in fleet.catalog_names() {
         match fleet.discover(&catalog).await {
-            Ok(found) => selected.tables.extend(found),
+            Ok(found) => {
+                selected.tables.extend(found.names);
+                if let Some(error) = found.unclear {
+                    print::err(&format!("list the tables of catalog `{catalog}`: {error}"));
+                    selected.complete = false;
+                }
+            }
             Err(error) if error.kind() == ErrorKind::Cancelled => return Err(error),
             Err(error) => {
                 print::err(&format!("list the tables of catalog `{catalog}`: {error}"));

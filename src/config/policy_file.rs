@@ -8,7 +8,9 @@ use jiff::tz::TimeZone;
 use super::partitions::read_partitions;
 use super::problem::{Diagnostics, did_you_mean};
 use super::reader::{Item, Section, boolean, count, one_of, period, ratio, size, size_or_zero, span, string, wait};
-use crate::policy::{CommitInterval, Layer, Placed, RewriteJobOrder, Schedule, Setting, Severity, TablePattern};
+use crate::policy::{
+    CommitInterval, Layer, Placed, RewriteJobOrder, Schedule, Setting, Severity, TablePattern, TablePatterns,
+};
 
 type Settings = Vec<Placed<Setting>>;
 
@@ -77,6 +79,16 @@ fn read_patterns(diagnostics: &mut Diagnostics<'_>, item: &Item<'_, '_>) -> Vec<
     if elements.is_empty() {
         item.error(diagnostics, "names no table", "add a pattern such as \"catalog.namespace.*\"");
     }
+    parse_patterns(diagnostics, elements)
+}
+
+/// A list of patterns that may be empty.
+fn patterns(diagnostics: &mut Diagnostics<'_>, item: &Item<'_, '_>) -> Option<TablePatterns> {
+    let elements = item.elements(diagnostics)?;
+    Some(TablePatterns(parse_patterns(diagnostics, elements).into_iter().map(|placed| placed.value).collect()))
+}
+
+fn parse_patterns(diagnostics: &mut Diagnostics<'_>, elements: Vec<Item<'_, '_>>) -> Vec<Placed<TablePattern>> {
     let mut patterns = Vec::new();
     for element in elements {
         let Some(text) = element.str(diagnostics) else { continue };
@@ -120,6 +132,7 @@ fn read_settings(diagnostics: &mut Diagnostics<'_>, section: &mut Section<'_, '_
         setting!(settings, diagnostics, section, "enabled", boolean, OrphanEnabled);
         setting!(settings, diagnostics, section, "older-than", span, OrphanOlderThan);
         setting!(settings, diagnostics, section, "unproven-min-age", span, UnprovenMinAge);
+        setting!(settings, diagnostics, section, "ignore-unreadable", patterns, IgnoreUnreadable);
         section.finish(diagnostics);
     }
     settings

@@ -46,22 +46,42 @@ fn check_dead_patterns(diagnostics: &mut Diagnostics<'_>, config: &Config) {
     }
     for (i, layer) in config.policies.policies.iter().enumerate() {
         for pattern in &layer.tables {
-            if config.catalogs.keys().any(|catalog| pattern.value.may_match_catalog(catalog)) {
-                continue;
-            }
-            let known: Vec<&str> = config.catalogs.keys().map(String::as_str).collect();
-            let literal = pattern.value.literal_catalog();
-            let cure = match literal.as_deref().and_then(|name| did_you_mean(name, known.iter().copied())) {
-                Some(meant) => format!("did you mean `{meant}`?"),
-                None => format!("configured catalogs: {}", known.join(", ")),
-            };
-            let message = match literal {
-                Some(name) => format!("never matches: catalog `{name}` is not configured"),
-                None => "never matches: no configured catalog fits its first level".to_owned(),
-            };
-            diagnostics.error(pattern.place, &format!("policies[{i}].tables"), message, cure);
+            check_dead_pattern(diagnostics, config, &pattern.value, pattern.place, &format!("policies[{i}].tables"));
         }
     }
+    let layers = config.policies.policies.iter().enumerate().map(|(i, layer)| (format!("policies[{i}]"), layer));
+    for (section, layer) in std::iter::once(("defaults".to_owned(), &config.policies.defaults)).chain(layers) {
+        for setting in &layer.settings {
+            let Setting::IgnoreUnreadable(patterns) = &setting.value else { continue };
+            let key = format!("{section}.{}", setting.value.key());
+            for pattern in &patterns.0 {
+                check_dead_pattern(diagnostics, config, pattern, setting.place, &key);
+            }
+        }
+    }
+}
+
+fn check_dead_pattern(
+    diagnostics: &mut Diagnostics<'_>,
+    config: &Config,
+    pattern: &TablePattern,
+    place: Place,
+    key: &str,
+) {
+    if config.catalogs.keys().any(|catalog| pattern.may_match_catalog(catalog)) {
+        return;
+    }
+    let known: Vec<&str> = config.catalogs.keys().map(String::as_str).collect();
+    let literal = pattern.literal_catalog();
+    let cure = match literal.as_deref().and_then(|name| did_you_mean(name, known.iter().copied())) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => format!("configured catalogs: {}", known.join(", ")),
+    };
+    let message = match literal {
+        Some(name) => format!("never matches: catalog `{name}` is not configured"),
+        None => "never matches: no configured catalog fits its first level".to_owned(),
+    };
+    diagnostics.error(place, key, message, cure);
 }
 
 /// Two names of one catalog: each table has both, and is maintained under each that a policy matches.

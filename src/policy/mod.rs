@@ -16,7 +16,7 @@ pub use check::{Finding, Severity, check};
 pub use human::human_duration;
 pub use resolve::{PolicySet, ResolvedPolicy, SettingValue};
 pub use schedule::{COMMIT_INTERVAL_FALLBACK, commit_interval, time_zone};
-pub use select::{Specificity, TablePattern};
+pub use select::{Specificity, TablePattern, TablePatterns};
 pub use setting::{Layer, Origin, Place, Placed, Setting};
 
 /// A length of time, or a multiple of the table's commit interval (`"3x"`).
@@ -263,6 +263,8 @@ pub struct RemoveOrphanFilesPolicy {
     pub older_than: Span,
     /// Age at which a file goes that no one refers to, without further proof.
     pub unproven_min_age: Span,
+    /// Other tables that may be unreadable: they surely need no file in this table's folders. What can be read of them counts.
+    pub ignore_unreadable: TablePatterns,
 }
 
 impl Default for RemoveOrphanFilesPolicy {
@@ -271,6 +273,7 @@ impl Default for RemoveOrphanFilesPolicy {
             enabled: true,
             older_than: Span::Intervals(2.0),
             unproven_min_age: Span::Fixed(Duration::from_secs(24 * 60 * 60)),
+            ignore_unreadable: TablePatterns::default(),
         }
     }
 }

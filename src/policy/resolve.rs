@@ -169,8 +169,11 @@ mod tests {
 
     #[test]
     fn ages_are_never_shorter_than_an_interval_or_out_of_order() {
-        let policy =
-            |older_than, unproven_min_age| RemoveOrphanFilesPolicy { enabled: true, older_than, unproven_min_age };
+        let policy = |older_than, unproven_min_age| RemoveOrphanFilesPolicy {
+            older_than,
+            unproven_min_age,
+            ..RemoveOrphanFilesPolicy::default()
+        };
         let interval = HOUR * 2;
         assert_eq!(RemoveOrphanFilesPolicy::default().ages(HOUR), (HOUR * 2, HOUR * 24));
         assert_eq!(RemoveOrphanFilesPolicy::default().ages(HOUR * 20), (HOUR * 40, HOUR * 40));

@@ -12,6 +12,10 @@ pub struct TablePattern {
     levels: Vec<Level>,
 }
 
+/// Several patterns.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TablePatterns(pub Vec<TablePattern>);
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Level {
     /// One level.
@@ -69,6 +73,20 @@ impl TablePattern {
             fits = next;
         }
         fits[parts.len()]
+    }
+
+    /// Whether every table fits that is in the namespace, at whatever depth; no levels mean the whole catalog.
+    pub fn covers(&self, catalog: &str, namespace: &[String]) -> bool {
+        let mut levels = self.levels.iter();
+        for part in std::iter::once(catalog).chain(namespace.iter().map(String::as_str)) {
+            match levels.next() {
+                Some(Level::Glob(tokens)) if glob(tokens, part) => {}
+                // What stands after `**` decides, unless nothing does.
+                Some(Level::AnyLevels) => return levels.next().is_none(),
+                Some(Level::Glob(_)) | None => return false,
+            }
+        }
+        matches!((levels.next(), levels.next()), (Some(Level::AnyLevels), None))
     }
 
     /// Whether a table of the catalog could fit.

@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::value::AsToml;
-use super::{CommitInterval, PartitionSelection, RewriteJobOrder, Schedule, Span, TablePattern, TablePolicy};
+use super::{
+    CommitInterval, PartitionSelection, RewriteJobOrder, Schedule, Span, TablePattern, TablePatterns, TablePolicy,
+};
 
 /// A place in the configuration file; lines and columns count from 1, columns and widths in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -184,4 +186,6 @@ settings! {
     OrphanOlderThan(Span) = "remove-orphan-files.older-than" => remove_orphan_files.older_than;
     /// Age.
     UnprovenMinAge(Span) = "remove-orphan-files.unproven-min-age" => remove_orphan_files.unproven_min_age;
+    /// Other tables.
+    IgnoreUnreadable(TablePatterns) = "remove-orphan-files.ignore-unreadable" => remove_orphan_files.ignore_unreadable;
 }

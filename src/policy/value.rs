@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    CommitInterval, PartitionCondition, PartitionSelection, PartitionTest, RewriteJobOrder, Schedule, Span, Window,
+    CommitInterval, PartitionCondition, PartitionSelection, PartitionTest, RewriteJobOrder, Schedule, Span,
+    TablePatterns, Window,
 };
 
 const SIZE_UNITS: [(u64, &str); 4] = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
@@ -54,6 +55,12 @@ impl AsToml for f64 {
 impl AsToml for String {
     fn as_toml(&self) -> Option<String> {
         Some(quoted(self))
+    }
+}
+
+impl AsToml for TablePatterns {
+    fn as_toml(&self) -> Option<String> {
+        Some(format!("[{}]", self.0.iter().map(|pattern| quoted(&pattern.to_string())).collect::<Vec<_>>().join(", ")))
     }
 }
 

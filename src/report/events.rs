@@ -30,7 +30,7 @@ use crate::rewrite::Progress;
 use crate::schedule::control::Pause;
 use crate::schedule::due::{NextStep, Step};
 use crate::schedule::plan_table::{ActionPlan, TablePlan, nothing_to_rewrite, outline};
-use crate::schedule::run_table::{Run, StepDone, Subject};
+use crate::schedule::run_table::{Run, StepDone, StepReport, Subject};
 use crate::server::{Liveness, Readiness};
 
 /// Time passes while nothing happens to a table, so its health is judged anew this often.
@@ -386,6 +386,10 @@ impl Reporter {
         }
         if failed {
             self.note(name, |vital| vital.last_failure = done.report.problem().map(kept));
+        }
+        if let StepReport::CleanUp(clean_up) = &done.report {
+            let refused = clean_up.refusal().map(|refused| kept(format!("{}: {}", refused.reason, refused.detail)));
+            self.note(name, |vital| vital.refused = refused);
         }
         self.echo(name, &print::step_summary(&done.report));
     }

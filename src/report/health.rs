@@ -5,6 +5,7 @@
 //! | `failing` | the last run of a step failed |
 //! | `quarantined` | the table's metadata is invalid, so it is left alone until that changes |
 //! | `overdue` | a due step has waited longer than one schedule period, and longer than [`OVERDUE_MIN`] |
+//! | `refused` | the last clean-up left files alone since it could not be told that they are this table's alone |
 //! | `unreadable` | the table's numbers could not be collected when that was last tried |
 //! | `small_files` | more than half of the data files are small, and these are more than [`SMALL_FILES_PER_PARTITION`] a partition on average or more than [`SMALL_FILES`] in all |
 //! | `delete_files` | more delete files than data files, and more than [`DELETE_FILES`] |
@@ -35,6 +36,8 @@ pub enum ReasonKind {
     Quarantined,
     /// A due step is not done.
     Overdue,
+    /// A clean-up was refused.
+    Refused,
     /// Its numbers could not be collected.
     Unreadable,
     /// Too many small data files.
@@ -45,8 +48,15 @@ pub enum ReasonKind {
 
 impl ReasonKind {
     /// All kinds, the gravest first.
-    pub const ALL: [Self; 6] =
-        [Self::Quarantined, Self::Failing, Self::Unreadable, Self::Overdue, Self::SmallFiles, Self::DeleteFiles];
+    pub const ALL: [Self; 7] = [
+        Self::Quarantined,
+        Self::Failing,
+        Self::Refused,
+        Self::Unreadable,
+        Self::Overdue,
+        Self::SmallFiles,
+        Self::DeleteFiles,
+    ];
 
     /// The label value.
     pub fn as_str(self) -> &'static str {
@@ -54,6 +64,7 @@ impl ReasonKind {
             Self::Failing => "failing",
             Self::Quarantined => "quarantined",
             Self::Overdue => "overdue",
+            Self::Refused => "refused",
             Self::Unreadable => "unreadable",
             Self::SmallFiles => "small_files",
             Self::DeleteFiles => "delete_files",
@@ -80,6 +91,8 @@ pub struct HealthView<'a> {
     pub last_failure: Option<&'a str>,
     /// Left alone until its metadata changes.
     pub quarantined: bool,
+    /// Why the last clean-up was refused.
+    pub refused: Option<&'a str>,
     /// Since when the step that the table waits for has been due, milliseconds since the epoch, whatever attempts have failed
     /// since; time in which the table was paused is left out. May lie ahead. `None` while a step runs.
     pub due_since_ms: Option<i64>,
@@ -124,6 +137,7 @@ pub fn reasons(view: &HealthView<'_>, now_ms: i64) -> Vec<Reason> {
                 format!("its metadata is invalid and it is left alone until that changes: {cure}")
             }),
             ReasonKind::Failing => failing(view),
+            ReasonKind::Refused => view.refused.map(str::to_owned),
             ReasonKind::Unreadable => view.unreadable.map(str::to_owned),
             ReasonKind::Overdue => overdue(view, now_ms),
             ReasonKind::SmallFiles => view.stats.and_then(small_files),
@@ -215,11 +229,12 @@ mod tests {
             due_since_ms: Some(0),
             period: Some(Duration::from_secs(60)),
             stats: Some(&stats),
+            refused: Some("a neighbour is unreadable"),
             unreadable: Some("no answer"),
             last_failure: None,
         };
         assert_eq!(kinds(&view, 60 * MINUTE_MS), ReasonKind::ALL);
-        let json = serde_json::to_value(&reasons(&view, 60 * MINUTE_MS)[4]).expect("JSON");
+        let json = serde_json::to_value(&reasons(&view, 60 * MINUTE_MS)[5]).expect("JSON");
         let detail = "1000 of 1000 data files are small, in 1 partitions";
         assert_eq!(json, serde_json::json!({"reason": "small_files", "detail": detail}));
         for kind in ReasonKind::ALL {

@@ -15,6 +15,8 @@ pub struct Vital {
     pub last_failure: Option<String>,
     /// Left alone until its metadata changes.
     pub quarantined: bool,
+    /// Why the last clean-up was refused.
+    pub refused: Option<String>,
     /// Since when the step that the table waits for has been due, milliseconds since the epoch; failed attempts do not count.
     pub due_since_ms: Option<i64>,
     /// A step runs.
@@ -65,6 +67,7 @@ impl Vital {
             consecutive_failures: self.consecutive_failures,
             last_failure: self.last_failure.as_deref(),
             quarantined: self.quarantined,
+            refused: self.refused.as_deref(),
             due_since_ms: self.due_since_ms.filter(|_| !self.running),
             period: self.period,
             stats: self.stats.as_deref(),

@@ -10,7 +10,8 @@ use crate::policy::{SettingValue, TableName};
 use crate::report::run_report::RewriteReport;
 use crate::schedule::due;
 use crate::schedule::env::Env;
-use crate::schedule::fleet::{Fleet, Others};
+use crate::schedule::fleet::Fleet;
+use crate::schedule::neighbours::{Others, Own, Surroundings};
 use crate::schedule::rewrite_data_files;
 use crate::schedule::run_table::Subject;
 
@@ -94,6 +95,8 @@ pub async fn plan_table(env: &Env, fleet: &Fleet, name: &TableName) -> Result<Ta
         Ok(Err(reason)) => ActionPlan::Nothing(reason),
         Err(error) => ActionPlan::Nothing(RewriteReport::failed(&error).reason.unwrap_or_default()),
     };
+    let own = subject.own(name);
+    let around = fleet.surroundings(own).await;
     Ok(TablePlan {
         table: name.to_string(),
         policies: subject.resolved.names.clone(),
@@ -103,7 +106,7 @@ pub async fn plan_table(env: &Env, fleet: &Fleet, name: &TableName) -> Result<Ta
         next_step: due::describe(&next, policy, env.clock.now_ms()),
         rewrite_data_files,
         expire_snapshots: plan_expire(env, &subject),
-        remove_orphan_files: plan_orphans(env, fleet, name, &subject).await,
+        remove_orphan_files: plan_orphans(env, fleet, &subject, own, &around).await,
     })
 }
 
@@ -144,18 +147,22 @@ fn plan_expire(env: &Env, subject: &Subject) -> ActionPlan<ExpireOutline> {
     }
 }
 
-async fn plan_orphans(env: &Env, fleet: &Fleet, name: &TableName, subject: &Subject) -> ActionPlan<OrphanReport> {
+async fn plan_orphans(
+    env: &Env,
+    fleet: &Fleet,
+    subject: &Subject,
+    own: Own<'_>,
+    around: &Surroundings,
+) -> ActionPlan<OrphanReport> {
     let policy = &subject.resolved.policy;
     if !policy.remove_orphan_files.enabled {
         return ActionPlan::Nothing("disabled by the policy".into());
     }
-    let neighbours = match fleet.neighbours(name).await {
-        Ok(neighbours) => neighbours,
-        Err(error) => return ActionPlan::Nothing(error.to_string()),
-    };
+    if let Some(refused) = around.shared() {
+        return ActionPlan::Would(OrphanReport { refused: Some(refused.clone()), ..OrphanReport::default() });
+    }
     let is_active = |run_id| env.active.contains(run_id);
-    let others = Others { fleet, name };
-    ActionPlan::Would(
-        find_orphan_files(&subject.table, &subject.orphan_request(env, &is_active, &neighbours, &others)).await,
-    )
+    let others = Others { fleet, own, plan: true };
+    let request = subject.orphan_request(env, &is_active, &around.directories, &others);
+    ActionPlan::Would(find_orphan_files(&subject.table, &request).await)
 }

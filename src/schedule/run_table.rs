@@ -8,7 +8,7 @@ use serde::Serialize;
 use tracing::{Instrument, Span};
 
 use crate::clean::{
-    CANDIDATES_PER_RUN, Elsewhere, ExpireOutcome, ExpireReport, OrphanReport, OrphanRequest, expire_snapshots,
+    CANDIDATES_PER_RUN, Elsewhere, ExpireOutcome, ExpireReport, OrphanReport, OrphanRequest, Refused, expire_snapshots,
     remove_orphan_files,
 };
 use crate::commit::CommitContext;
@@ -20,7 +20,8 @@ use crate::report::{Action, Outcome};
 use crate::run_id::RunId;
 use crate::schedule::due::{self, Ended, NextStep, Standing, Step};
 use crate::schedule::env::Env;
-use crate::schedule::fleet::{Fleet, Others};
+use crate::schedule::fleet::Fleet;
+use crate::schedule::neighbours::{Others, Own, Surroundings};
 use crate::schedule::rewrite_data_files::{Watcher, rewrite_data_files};
 use crate::table::TableHandle;
 use crate::table::history::last_own_run;
@@ -79,6 +80,9 @@ pub struct CleanUpReport {
     /// Actions that were not begun since that would not have been safe.
     #[serde(skip)]
     refused: Vec<&'static str>,
+    /// Why the other tables' places did not tell which files are this table's alone.
+    #[serde(skip)]
+    around: Option<Refused>,
     /// How long expiry took.
     #[serde(skip)]
     pub expire_duration: Duration,
@@ -253,11 +257,11 @@ pub async fn clean_up_step(
     let begin = env.clock.now_ms();
     started(Action::ExpireSnapshots);
     let policy = &subject.resolved.policy;
-    // Finding them lists the whole catalog.
+    // Finding them lists all catalogs.
     let wanted = policy.expire_snapshots.enabled || policy.remove_orphan_files.enabled;
-    let neighbours = if wanted { fleet.neighbours(name).await } else { Ok(Vec::new()) };
+    let around = if wanted { fleet.surroundings(subject.own(name)).await } else { Surroundings::default() };
     let span = telemetry::action_span(EXPIRE);
-    expire(env, subject, run, neighbours.as_deref().ok(), &mut report).instrument(span.clone()).await;
+    expire(env, subject, run, &around, &mut report).instrument(span.clone()).await;
     report.trace_expiry(&span);
     drop(span);
     let expired = env.clock.now_ms();
@@ -272,13 +276,14 @@ pub async fn clean_up_step(
         let removed = tokio::select! {
             biased;
             () = env.cancel.cancelled() => Err(Error::new(ErrorKind::Cancelled, "the process is stopping")),
-            removed = orphans(env, fleet, name, subject, neighbours).instrument(span.clone()) => removed,
+            removed = orphans(env, fleet, name, subject, &around).instrument(span.clone()) => Ok(removed),
         };
         match removed {
             Ok(removed) => report.remove_orphan_files = Some(removed),
             Err(error) => report.refuse(ORPHANS, &error),
         }
     }
+    report.around = around.unclear;
     report.trace_orphans(&span);
     let now = env.clock.now_ms();
     (report.expire_duration, report.orphan_duration) = (between(begin, expired), between(expired, now));
@@ -286,13 +291,7 @@ pub async fn clean_up_step(
     Ok(StepDone { report: StepReport::CleanUp(Box::new(report)), other })
 }
 
-async fn expire(
-    env: &Env,
-    subject: &Subject,
-    run: Run,
-    neighbours: Option<&[(String, String)]>,
-    report: &mut CleanUpReport,
-) {
+async fn expire(env: &Env, subject: &Subject, run: Run, around: &Surroundings, report: &mut CleanUpReport) {
     let policy = &subject.resolved.policy;
     if !policy.expire_snapshots.enabled {
         report.skipped.insert(EXPIRE, DISABLED.into());
@@ -302,33 +301,30 @@ async fn expire(
     match plan_expire_snapshots(&subject.table.loaded, policy, subject.commit_interval, now, &[]) {
         Ok(plan) => {
             let context = CommitContext::of_table(run.run_id, &subject.table.loaded.metadata);
-            report.expire_snapshots =
-                Some(expire_snapshots(&subject.table, &plan, &context, env.clock.as_ref(), neighbours).boxed().await);
+            let expiry = expire_snapshots(&subject.table, &plan, &context, env.clock.as_ref(), around.for_expiry());
+            report.expire_snapshots = Some(expiry.boxed().await);
         }
         Err(error) => report.refuse(EXPIRE, &error),
     }
 }
 
-async fn orphans(
-    env: &Env,
-    fleet: &Fleet,
-    name: &TableName,
-    subject: &Subject,
-    neighbours: Result<Vec<(String, String)>>,
-) -> Result<OrphanReport> {
-    // That a neighbour cannot be read is its failure, not this table's.
-    let neighbours = neighbours.map_err(|error| {
-        let what = "refused (neighbour_unreadable): where the catalog's other tables lie is not known";
-        Error::unsupported(format!("{what}: {error}"))
-    })?;
-    let table = subject.table.refresh().await?;
+async fn orphans(env: &Env, fleet: &Fleet, name: &TableName, subject: &Subject, around: &Surroundings) -> OrphanReport {
+    if let Some(refused) = around.shared() {
+        return OrphanReport { refused: Some(refused.clone()), ..OrphanReport::default() };
+    }
     let is_active = |run_id| env.active.contains(run_id);
-    let others = Others { fleet, name };
-    let request = subject.orphan_request(env, &is_active, &neighbours, &others);
-    Ok(remove_orphan_files(&table, &request).boxed().await)
+    let others = Others { fleet, own: subject.own(name), plan: false };
+    let request = subject.orphan_request(env, &is_active, &around.directories, &others);
+    remove_orphan_files(&subject.table, &request).boxed().await
 }
 
 impl Subject {
+    /// The table as it stands among others.
+    pub fn own<'a>(&'a self, name: &'a TableName) -> Own<'a> {
+        let ignore_unreadable = &self.resolved.policy.remove_orphan_files.ignore_unreadable.0;
+        Own { name, uuid: self.table.loaded.metadata.uuid(), ignore_unreadable }
+    }
+
     /// What orphan removal is asked for on this table.
     pub fn orphan_request<'a>(
         &'a self,
@@ -393,11 +389,28 @@ impl CleanUpReport {
     /// Whether the action did not touch the table, or not its files, since that would not have been safe.
     pub fn is_refused(&self, action: Action) -> bool {
         let inside = match action {
-            Action::ExpireSnapshots => self.expire_snapshots.as_ref().is_some_and(|report| report.refused),
+            Action::ExpireSnapshots => {
+                self.expire_snapshots.as_ref().is_some_and(|report| report.refused) || self.left_files().is_some()
+            }
             Action::RemoveOrphanFiles => self.remove_orphan_files.as_ref().is_some_and(|r| r.refused.is_some()),
             Action::RewriteDataFiles => false,
         };
         inside || self.refused.contains(&action.as_str())
+    }
+
+    /// Why files of expired snapshots were left where they are, for fear that another table needs them.
+    pub fn left_files(&self) -> Option<&Refused> {
+        let kept = self.expire_snapshots.as_ref().map(|report| &report.kept)?;
+        self.around
+            .as_ref()
+            .filter(|_| kept.contains_key("neighbours-unknown") || kept.contains_key("registered-twice"))
+    }
+
+    /// Why a clean-up was refused although the table itself wants it: somebody has to look.
+    pub fn refusal(&self) -> Option<&Refused> {
+        let orphans = self.remove_orphan_files.as_ref().and_then(|report| report.refused.as_ref());
+        let wanted = orphans.filter(|refused| !matches!(refused.reason, "disabled" | "gc_disabled"));
+        wanted.or_else(|| self.left_files())
     }
 
     /// How expiry ended.

@@ -40,6 +40,8 @@ pub struct Scheduler {
     tables: HashMap<TableName, Entry>,
     silence: Silence,
     workers: JoinSet<Finished>,
+    /// Workers that wait for what other tables need.
+    asking: watch::Receiver<usize>,
     /// As it was told last.
     queue: Queue,
 }
@@ -58,6 +60,7 @@ impl Scheduler {
             silence: Silence::default(),
             tables: HashMap::new(),
             workers: JoinSet::new(),
+            asking: current.fleet.waiting(),
             queue: Queue::default(),
         };
         scheduler.use_settings(current);
@@ -85,6 +88,7 @@ impl Scheduler {
                     self.use_settings(settings);
                     discovery = self.start_discovery(&sender);
                 }
+                Ok(()) = self.asking.changed() => {}
                 _ = tick.tick() => {}
             }
             self.heartbeat();
@@ -121,6 +125,7 @@ impl Scheduler {
         let env = &mut self.shared.env;
         env.run_timeout = settings.run_timeout;
         env.run_over_after.tell(settings.run_timeout);
+        self.asking = settings.fleet.waiting();
         let before = std::mem::replace(&mut self.shared.fleet, settings.fleet);
         for catalog in before.catalog_names().iter().filter(|name| !self.shared.fleet.has_catalog(name)) {
             self.silence.answered(catalog);
@@ -177,7 +182,6 @@ impl Scheduler {
         if let Some(pause) = pause.filter(|_| self.left_paused.len() < LEFT_PAUSED_MAX) {
             self.left_paused.insert(name.clone(), pause);
         }
-        self.shared.fleet.forget(name);
         self.shared.reporter.table_gone(name);
     }
 
@@ -250,9 +254,11 @@ impl Scheduler {
                 Error::unavailable(format!("{catalog} has not told of a table that was asked for {seconds} s ago"));
             self.shared.reporter.catalog_failed(&catalog, &error);
         }
+        // A clean-up that waits for what other tables need does no work meanwhile.
+        let asking = *self.asking.borrow_and_update();
         let mut left = Vec::new();
         for (turn, name) in due {
-            if self.workers.len() < self.concurrent_tables + waiting && self.silence.admits(&name) {
+            if self.workers.len() < self.concurrent_tables + waiting + asking && self.silence.admits(&name) {
                 self.start(name);
             } else {
                 left.push((turn, name));

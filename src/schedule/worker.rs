@@ -12,7 +12,7 @@ use tracing::{Instrument, Span};
 
 use super::due::{self, NextStep, Standing, Step};
 use super::env::Env;
-use super::fleet::Fleet;
+use super::fleet::{Discovered, Fleet};
 use super::rewrite_data_files::Watcher;
 use super::run_table::{Run, StepDone, Subject, clean_up_step, rewrite_step};
 use crate::error::{Error, Result};
@@ -163,8 +163,11 @@ impl Shared {
             // One bad answer must not end the listing for good.
             let asked = AssertUnwindSafe(self.fleet.discover(&catalog)).catch_unwind().await;
             match asked.unwrap_or_else(|panic| Err(panicked(panic.as_ref()))) {
-                Ok(names) => {
+                Ok(Discovered { names, unclear }) => {
                     self.reporter.catalog_reached(&catalog);
+                    if let Some(error) = unclear {
+                        self.reporter.catalog_failed(&catalog, &error);
+                    }
                     let listing = Listing { fleet: self.fleet.clone(), catalog: catalog.clone(), names };
                     if found.send(listing).await.is_err() {
                         return;

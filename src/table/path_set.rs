@@ -11,7 +11,7 @@ use crate::storage::path::CanonicalPath;
 const SEEDS: [u64; 2] = [0x6963_6562_6572_6731, 0x6963_6562_6572_6732];
 
 /// 128 bits that stand for a text. Whoever uses it must only lose tidiness, never a file, if two texts share one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint([u64; 2]);
 
 impl Fingerprint {
@@ -51,6 +51,11 @@ impl PathSet {
     /// Whether the fingerprint is in the set.
     pub fn contains_fingerprint(&self, fingerprint: Fingerprint) -> bool {
         self.0.contains(&fingerprint)
+    }
+
+    /// All fingerprints, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Fingerprint> {
+        self.0.iter()
     }
 
     /// Number of files.

@@ -56,7 +56,8 @@ fn expire_record(report: &CleanUpReport, finished_ms: i64) -> Ran {
         refused: report.is_refused(action),
     };
     let error = expiry.and_then(|report| report.error.as_ref()).map(ToString::to_string);
-    let reason = error.or_else(|| report.not_begun(action));
+    let left = report.left_files().map(|refused| refused.detail.clone());
+    let reason = error.or(left).or_else(|| report.not_begun(action));
     Ran { record, reason, report: expiry.and_then(|report| to_raw_value(report).ok()) }
 }
 

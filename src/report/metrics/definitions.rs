@@ -102,7 +102,7 @@ definitions! {
     STORED_FILE_BYTES: Gauge "icewright_table_stored_file_bytes" TABLE, "bytes",
         "Size of the files under the table's directories that the last listing found, without those deleted after it.";
     UNHEALTHY: Gauge "icewright_table_unhealthy" TABLE_REASON, "0 or 1",
-        "1 if the reason holds: quarantined, failing, unreadable, overdue, small_files or delete_files.";
+        "1 if the reason holds: quarantined, failing, refused, unreadable, overdue, small_files or delete_files.";
     LAST_HEALTHY: Gauge "icewright_table_last_healthy_timestamp_seconds" TABLE, "seconds since the epoch",
         "When the table was last seen without any reason to be unhealthy; absent while it never was.";
     STEP: Gauge "icewright_table_step" TABLE_STEP, "0 or 1",

@@ -53,6 +53,10 @@ const REASONS = {
     "overdue",
     "The next step is due and has waited longer than one period. See below whether it fails and is tried again later, or waits for a worker (limits.concurrent-tables).",
   ],
+  refused: [
+    "refused",
+    "The last clean-up left files alone, since it could not be told that no other table needs them. The reason names the table or catalog that is in the way: mend it, or move one of two tables that share a place.",
+  ],
   unreadable: [
     "unreadable",
     "The table could not be looked at. Check that catalog and store can be reached, and that the credentials may read it.",

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use icewright::clean::{OrphanRequest, note_referenced, remove_orphan_files};
+use icewright::clean::{Needs, OrphanRequest, Suspects, remove_orphan_files};
 use icewright::error::Result;
 use icewright::plan::remove_orphan_files::{Garbage, Kept};
 use icewright::storage::{ListedFile, Store, StoreRef, StoreWriter};
@@ -312,6 +312,7 @@ async fn nothing_goes_while_another_table_cannot_be_read() {
     world.elsewhere = Needed(None);
     let report = world.remove_orphans().await;
     assert_eq!((files(&report.kept, Kept::NeighbourUnreadable), report.orphans.files), (1, 1));
+    assert_eq!(report.refused.map(|refused| refused.reason), Some("neighbour_unreadable"));
     assert!(world.exists("data/orphan.parquet") && report.deleted.is_empty());
 }
 
@@ -328,13 +329,35 @@ async fn what_engines_and_people_keep_beside_a_table_is_not_its_garbage() {
 }
 
 #[tokio::test]
-async fn a_table_tells_which_files_it_needs() {
+async fn a_table_tells_which_files_it_needs_wherever_they_lie() {
     let mut world = table().await;
-    world.commit(2, Some(1), 5 * HOUR, &["data/b.parquet"], &["data/a.parquet"]).await;
+    world.commit(2, Some(1), 5 * HOUR, &["s3://b/db/u/old.parquet", "s3a://B/db/u//data/f"], &[]).await;
+    world.commit(3, Some(2), 4 * HOUR, &["data/b.parquet"], &["s3://b/db/u/old.parquet"]).await;
     let table = world.table().await;
-    // The first is live in a retained snapshot only; the last is known to another already.
-    let paths = ["data/a.parquet", "data/b.parquet", "data/orphan.parquet", "data/else.parquet"].map(at);
-    let mut referenced = [false, false, false, true];
-    note_referenced(&table.store, &table.loaded, &paths, &mut referenced).await.unwrap();
-    assert_eq!(referenced, [true, true, false, true]);
+    let needs = Needs::new(&table.loaded).unwrap().with_table(&table.store, &table.loaded).await.unwrap();
+    // Of the other table, which lies around this one.
+    let mut other = world.clone();
+    other.metadata["location"] = json!("s3://b/db");
+    other.publish(HOUR);
+    let own = ["s3://b/db/u/old.parquet", "s3://b/db/u/data/f", "s3://b/db/u/data/g", "s3://b/db/t/data/any.parquet"];
+    let mut suspects = Suspects::new(&other.table().await.loaded, own.map(str::to_owned).into()).unwrap();
+    suspects.spare(&needs).unwrap();
+    let needed = suspects.into_answer(None).needed;
+    assert_eq!(needed, [true, true, false, true], "retained, spelt otherwise, unknown, in the table's own folder");
+    assert_eq!(needs.entries(), 2 + 3 + 3, "two files elsewhere, lists and manifests; none of its own files");
+}
+
+#[tokio::test]
+async fn a_file_is_the_same_in_whatever_store_it_is_said_to_be() {
+    let mut world = table().await;
+    world.commit(2, Some(1), 5 * HOUR, &["gs://alias/db/u/data/f"], &[]).await;
+    let table = world.table().await;
+    let needs = Needs::new(&table.loaded).unwrap().with_table(&table.store, &table.loaded).await.unwrap();
+    let mut other = world.clone();
+    other.metadata["location"] = json!("s3://bucket/db/u");
+    other.publish(HOUR);
+    let own = ["s3://bucket/db/u/data/f", "s3://bucket/db/u/data/f2"].map(str::to_owned);
+    let mut suspects = Suspects::new(&other.table().await.loaded, own.into()).unwrap();
+    suspects.spare(&needs).unwrap();
+    assert_eq!(suspects.into_answer(None).needed, [true, false]);
 }

@@ -10,12 +10,11 @@ use iceberg::spec::{
 };
 use iceberg::{NamespaceIdent, TableIdent};
 use icewright::clean::{
-    CANDIDATES_PER_RUN, Elsewhere, ExpireReport, OrphanReport, OrphanRequest, expire_snapshots, find_orphan_files,
-    remove_orphan_files,
+    Answer, CANDIDATES_PER_RUN, Elsewhere, ExpireReport, OrphanReport, OrphanRequest, Refused, Suspects,
+    expire_snapshots, find_orphan_files, remove_orphan_files,
 };
 use icewright::clock::{Clock, SystemClock};
 use icewright::commit::CommitContext;
-use icewright::error::{Error, Result};
 use icewright::plan::ExpirePlan;
 use icewright::plan::expire_snapshots::plan_expire_snapshots;
 use icewright::policy::{CommitInterval, Schedule, TablePolicy};
@@ -51,9 +50,11 @@ pub(super) struct Needed(pub(super) Option<Vec<String>>);
 
 #[async_trait::async_trait]
 impl Elsewhere for Needed {
-    async fn referenced(&self, paths: &[String]) -> Result<Vec<bool>> {
-        let needed = self.0.as_ref().ok_or_else(|| Error::unavailable("another table cannot be read"))?;
-        Ok(paths.iter().map(|path| needed.contains(path)).collect())
+    async fn referenced(&self, mut suspects: Suspects) -> Answer {
+        let refused = || Refused { reason: "neighbour_unreadable", detail: "another table cannot be read".into() };
+        let needed = self.0.clone().unwrap_or_default();
+        needed.iter().for_each(|path| suspects.spare_file(path).expect("a valid path"));
+        suspects.into_answer(self.0.is_none().then(refused))
     }
 }
 
@@ -287,7 +288,7 @@ impl World {
     pub(super) async fn carry_out_on(&self, table: &TableHandle, plan: &ExpirePlan) -> ExpireReport {
         let mut ctx = CommitContext::new(RunId(SystemClock.uuid()));
         (ctx.min_wait, ctx.max_wait) = (Duration::from_millis(1), Duration::from_millis(2));
-        expire_snapshots(table, plan, &ctx, &SystemClock, Some(&self.neighbours)).await
+        expire_snapshots(table, plan, &ctx, &SystemClock, Ok(&self.neighbours)).await
     }
 
     fn request<'a>(&'a self, is_active: &'a (dyn Fn(RunId) -> bool + Sync)) -> OrphanRequest<'a> {

@@ -76,7 +76,7 @@ impl Daemon {
             .unwrap_or_else(|| panic!("no series {metric} with {labels}"))
     }
 
-    fn series(&self, is_it: impl Fn(&str) -> bool) -> Option<f64> {
+    pub(crate) fn series(&self, is_it: impl Fn(&str) -> bool) -> Option<f64> {
         let text = self.metrics.gather().expect("metrics");
         let line = text.lines().find(|line| is_it(line))?;
         Some(line.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a number"))

@@ -112,7 +112,11 @@ impl Lake {
 
     /// A table partitioned by `part`, without snapshots.
     pub(crate) fn create(&self, table: &str) {
-        let location = format!("s3://b/db/{table}");
+        self.create_at(&ident(table), &format!("s3://b/db/{table}"));
+    }
+
+    /// The same anywhere.
+    pub(crate) fn create_at(&self, table: &TableIdent, location: &str) {
         let metadata = json!({
             "format-version": 2, "table-uuid": self.clock.uuid(), "location": location, "last-sequence-number": 0,
             "last-updated-ms": self.clock.now_ms(), "last-column-id": 2, "current-schema-id": 0,
@@ -127,7 +131,7 @@ impl Lake {
         let path = format!("{location}/metadata/00000-{}.metadata.json", self.clock.uuid());
         self.store.put(&path, metadata.to_string());
         let metadata: TableMetadata = serde_json::from_value(metadata).expect("valid metadata");
-        self.catalog.register(&ident(table), path, metadata).expect("a valid table");
+        self.catalog.register(table, path, metadata).expect("a valid table");
     }
 
     /// Adds one file with ten rows to each of the partitions, in one snapshot.
@@ -137,13 +141,26 @@ impl Lake {
         for part in parts {
             files.push(self.data_file(table, part).await);
         }
+        self.add(table, &loaded, files).await;
+    }
+
+    /// Adds a file where it lies, whichever table it is of.
+    pub(crate) async fn import(&self, table: &str, path: &str) {
+        let mut file = DataFileBuilder::default();
+        file.content(DataContentType::Data).file_path(path.to_owned()).file_format(DataFileFormat::Parquet);
+        file.partition(std::iter::once(Some(Literal::long(0))).collect()).partition_spec_id(0);
+        file.record_count(10).file_size_in_bytes(6);
+        self.add(table, &self.load(table).await, vec![file.build().expect("a data file")]).await;
+    }
+
+    async fn add(&self, table: &str, loaded: &LoadedTable, files: Vec<DataFile>) {
         let additions = Additions { operation: Operation::Append, files, properties: HashMap::new() };
         let identity = SnapshotIdentity {
             snapshot_id: snapshot_id(self.clock.uuid()),
             commit_uuid: self.clock.uuid(),
             token: "writer".into(),
         };
-        let prepared = prepare_additions(&self.store, &loaded, &additions, identity, self.clock.now_ms()).await;
+        let prepared = prepare_additions(&self.store, loaded, &additions, identity, self.clock.now_ms()).await;
         let prepared = prepared.expect("an append");
         let outcome = self.catalog.commit_table(&ident(table), prepared.requirements, prepared.updates).await;
         assert!(matches!(outcome, CommitOutcome::Committed(_)), "{outcome:?}");

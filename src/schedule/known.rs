@@ -1,0 +1,345 @@
+//! A catalog, and what is remembered of its tables: which there are, where they lie, and what they need outside of their own directories.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::{StreamExt, stream};
+use iceberg::{NamespaceIdent, TableIdent};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::fleet::Member;
+use super::listing::{Listed, Unclear, list, table_is_gone};
+use crate::catalog::LoadedTable;
+use crate::clean::{Needs, stores_named};
+use crate::error::{Context, Error, ErrorKind, Result};
+use crate::policy::TableName;
+use crate::table::references::{directories, own_directories};
+
+/// Tables of a catalog that are asked for at the same time.
+const LOOK_UP_CONCURRENCY: usize = 16;
+/// How long a table's directories are remembered. They hardly ever change, and each load of the table renews them.
+const REMEMBERED_FOR: Duration = Duration::from_secs(15 * 60);
+/// Longest wait for all listings of a catalog.
+const LIST_WITHIN: Duration = Duration::from_secs(120);
+/// A catalog that could not be listed is not asked again before this, by whomever.
+const FAILED_FOR: Duration = Duration::from_secs(20);
+/// What a table has needed once is forgotten after this, if it needs it no more.
+const NEEDS_KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
+/// Entries of needs that are remembered of a catalog's tables together; each takes some 32 bytes. What goes beyond is read again each time.
+const NEEDS_ENTRIES_MAX: usize = (16 << 20) / 32;
+/// Looks at a table that changes while it is read.
+const LOOKS_MAX: usize = 3;
+
+/// A catalog, and what is remembered of its tables.
+pub(super) struct Known {
+    pub(super) name: String,
+    pub(super) member: Member,
+    memory: Mutex<Memory>,
+    /// Held while the catalog is listed, so that all who want that wait for one listing.
+    listing: tokio::sync::Mutex<LastListing>,
+}
+
+#[derive(Default)]
+struct Memory {
+    /// Where tables lie, and when that was seen.
+    places: HashMap<TableName, (Instant, Place)>,
+    needs: HashMap<TableName, Remembered>,
+    /// Entries of all `needs` together.
+    entries: usize,
+    /// The tables that there were when the catalog was last listed.
+    tables: BTreeSet<TableName>,
+}
+
+#[derive(Default)]
+struct LastListing {
+    /// When it began.
+    done: Option<(Instant, Arc<Listed>)>,
+    /// When it ended.
+    failed: Option<(Instant, Error)>,
+}
+
+/// Where a table lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) directories: Vec<String>,
+    /// `None`: its metadata tells none.
+    pub(super) uuid: Option<Uuid>,
+}
+
+/// What a table needs, as its metadata told.
+pub(super) struct Remembered {
+    pub(super) needs: Needs,
+    pub(super) uuid: Option<Uuid>,
+    metadata_location: String,
+    /// When the set was begun.
+    made: Instant,
+    /// When the look began that found the table so.
+    looked: Instant,
+}
+
+/// What a look at a table found.
+pub(super) enum Look {
+    /// It left its catalog.
+    Gone,
+    /// This is what it needs.
+    Seen(Box<Remembered>),
+    /// It is not known what it needs; `stores` are those that its metadata names, if that could be read.
+    Unreadable { error: Error, stores: Option<BTreeSet<(String, String)>> },
+}
+
+impl Known {
+    pub(super) fn new(name: String, member: Member) -> Self {
+        Self { name, member, memory: Mutex::default(), listing: tokio::sync::Mutex::default() }
+    }
+
+    /// The catalog's tables, by a listing that began at `oldest` or later. Tables that an earlier listing named and this one does not are
+    /// asked for by name.
+    pub(super) async fn listed(&self, oldest: Instant) -> Result<Arc<Listed>> {
+        let mut last = self.listing.lock().await;
+        if let Some((began, listed)) = &last.done
+            && *began >= oldest
+        {
+            return Ok(listed.clone());
+        }
+        if let Some((ended, error)) = &last.failed
+            && (*ended >= oldest || ended.elapsed() < FAILED_FOR)
+        {
+            return Err(error.clone());
+        }
+        let began = Instant::now();
+        let listing = async { Ok(self.reconciled(list(&self.name, self.member.catalog.as_ref()).await?).await) };
+        let listed = tokio::time::timeout(LIST_WITHIN, listing).await.unwrap_or_else(|_| {
+            let seconds = LIST_WITHIN.as_secs();
+            Err(Error::unavailable(format!("catalog {} has not listed its tables within {seconds} s", self.name)))
+        });
+        match listed {
+            Ok(listed) => {
+                let listed = Arc::new(listed);
+                self.memory().keep_only(&listed.tables);
+                *last = LastListing { done: Some((began, listed.clone())), failed: None };
+                Ok(listed)
+            }
+            Err(error) => {
+                last.failed = Some((Instant::now(), error.clone()));
+                Err(error)
+            }
+        }
+    }
+
+    /// Adds tables that the catalog named before and does not name now, although nothing says that they are gone.
+    async fn reconciled(&self, mut listed: Listed) -> Listed {
+        let missing: Vec<TableName> = self.memory().tables.difference(&listed.tables).cloned().collect();
+        let (hidden, missing): (Vec<_>, Vec<_>) =
+            missing.into_iter().partition(|name| listed.unclear.iter().any(|unclear| unclear.may_hold(name)));
+        listed.tables.extend(hidden);
+        let looks: Vec<_> = missing.into_iter().map(|name| self.still_there(name)).collect();
+        let mut looks = stream::iter(looks).buffer_unordered(LOOK_UP_CONCURRENCY);
+        while let Some((name, there)) = looks.next().await {
+            match there {
+                Ok(false) => continue,
+                Ok(true) => {
+                    let error = Error::unavailable(format!("the catalog does not list {name}, and loads it"));
+                    let namespace = NamespaceIdent::from_vec(name.namespace.clone()).ok();
+                    listed.unclear.push(Unclear { catalog: self.name.clone(), namespace, error });
+                }
+                // Whoever needs the table finds out about it.
+                Err(_) => {}
+            }
+            listed.tables.insert(name);
+        }
+        listed
+    }
+
+    async fn still_there(&self, name: TableName) -> (TableName, Result<bool>) {
+        let told = match ident(&name) {
+            Ok(ident) => self.member.catalog.declared_paths(&ident).await.map(|_| true),
+            Err(error) => Err(error),
+        };
+        let there = match told {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            told => told,
+        };
+        (name, there)
+    }
+
+    /// The error of a load, which says that a table does not exist only if that is so by its namespace's listing as well.
+    pub(super) async fn load_error(&self, ident: &TableIdent, error: Error) -> Error {
+        if error.kind() != ErrorKind::NotFound {
+            return error;
+        }
+        match table_is_gone(self.member.catalog.as_ref(), ident).await {
+            Ok(true) => error,
+            Ok(false) => {
+                Error::invalid(format!("the catalog lists the table and says that it does not exist: {error}"))
+            }
+            Err(listing) => Error::unavailable(format!("{error}, and its namespace cannot be listed: {listing}")),
+        }
+    }
+
+    /// Where a table lies; `None` if it is gone.
+    pub(super) async fn place_of(&self, name: &TableName) -> Result<Option<Place>> {
+        if let Some(place) = self.remembered_place(name) {
+            return Ok(Some(place));
+        }
+        let ident = ident(name)?;
+        match self.member.catalog.declared_paths(&ident).await {
+            Ok(declared) => {
+                let place = Place { directories: directories(&declared)?, uuid: declared.uuid };
+                self.remember(name, place.clone())?;
+                Ok(Some(place))
+            }
+            Err(error) => match self.load_error(&ident, error).await {
+                error if error.kind() == ErrorKind::NotFound => Ok(None),
+                error => Err(error),
+            },
+        }
+    }
+
+    /// What a table needs, by a look that began at `oldest` or later.
+    pub(super) async fn look(&self, name: &TableName, oldest: Instant) -> Look {
+        if let Some(known) = self.memory().take_needs(name) {
+            if known.looked >= oldest {
+                return Look::Seen(Box::new(known));
+            }
+            self.memory().put_needs(name, known);
+        }
+        let mut failed: Option<(String, Look)> = None;
+        for _ in 0..LOOKS_MAX {
+            let began = Instant::now();
+            let unreadable = |error, stores| Look::Unreadable { error, stores };
+            let ident = match ident(name) {
+                Ok(ident) => ident,
+                Err(error) => return unreadable(error, None),
+            };
+            let loaded = match self.member.catalog.load_table(&ident).await {
+                Ok(loaded) => Arc::new(loaded),
+                Err(error) => match self.load_error(&ident, error).await {
+                    error if error.kind() == ErrorKind::NotFound => return Look::Gone,
+                    error => return unreadable(error, None),
+                },
+            };
+            // What it named may have been removed since, by expiry: then its metadata is another one by now.
+            if let Some((_, look)) = failed.take_if(|(location, _)| *location == loaded.metadata_location) {
+                return look;
+            }
+            match self.read(name, &ident, &loaded, began).await {
+                Ok(known) => return Look::Seen(Box::new(known)),
+                Err(error) => {
+                    failed = Some((loaded.metadata_location.clone(), unreadable(error, stores_named(&loaded).ok())));
+                }
+            }
+        }
+        let changing = || Look::Unreadable { error: Error::unavailable("it changes while it is read"), stores: None };
+        failed.map_or_else(changing, |(_, look)| look)
+    }
+
+    async fn read(
+        &self,
+        name: &TableName,
+        ident: &TableIdent,
+        loaded: &Arc<LoadedTable>,
+        looked: Instant,
+    ) -> Result<Remembered> {
+        let place = Place::of(loaded)?;
+        let known = self.memory().take_needs(name);
+        let known = known.filter(|known| {
+            known.uuid == place.uuid
+                && known.needs.is_about(&place.directories)
+                && known.made.elapsed() < NEEDS_KEPT_FOR
+        });
+        let uuid = place.uuid;
+        self.remember(name, place)?;
+        let metadata_location = loaded.metadata_location.clone();
+        let (needs, made) = match known {
+            Some(known) if known.metadata_location == metadata_location && !metadata_location.is_empty() => {
+                return Ok(Remembered { looked, ..known });
+            }
+            Some(known) => (known.needs, known.made),
+            None => (Needs::new(loaded)?, looked),
+        };
+        let store = self.member.stores.open(&self.member.catalog, ident, loaded).await?;
+        let needs = needs.with_table(&store, loaded).await?;
+        Ok(Remembered { needs, uuid, metadata_location, made, looked })
+    }
+
+    /// Keeps what a look found for the next one.
+    pub(super) fn remember_needs(&self, name: &TableName, known: Remembered) {
+        self.memory().put_needs(name, known);
+    }
+
+    /// Loads a table. [`ErrorKind::NotFound`] only if it is gone for sure.
+    pub(super) async fn load(&self, name: &TableName, ident: &TableIdent) -> Result<LoadedTable> {
+        let loaded = match self.member.catalog.load_table(ident).await {
+            Ok(loaded) => loaded,
+            Err(error) => return Err(self.load_error(ident, error).await).context(|| format!("load table {name}")),
+        };
+        self.remember(name, Place::of(&loaded)?).context(|| format!("load table {name}"))?;
+        Ok(loaded)
+    }
+
+    /// An error if the catalog tells another table's place. A table that was made anew has a UUID that no other one has.
+    fn remember(&self, name: &TableName, place: Place) -> Result<()> {
+        let mut memory = self.memory();
+        let before = memory.places.get(name).filter(|(seen, _)| seen.elapsed() < REMEMBERED_FOR);
+        if before.is_some_and(|(_, before)| before.uuid.is_some() && before.uuid != place.uuid) {
+            let same =
+                |(other, (_, known)): &(&TableName, &(Instant, Place))| *other != name && known.uuid == place.uuid;
+            if let Some((other, _)) = memory.places.iter().find(same).filter(|_| place.uuid.is_some()) {
+                return Err(Error::unavailable(format!("the catalog answers with the metadata of {other}")));
+            }
+        }
+        memory.places.insert(name.clone(), (Instant::now(), place));
+        Ok(())
+    }
+
+    fn remembered_place(&self, name: &TableName) -> Option<Place> {
+        let memory = self.memory();
+        let (seen, place) = memory.places.get(name)?;
+        (seen.elapsed() < REMEMBERED_FOR).then(|| place.clone())
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        // Each change is whole, or spares a later look less.
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Memory {
+    fn keep_only(&mut self, tables: &BTreeSet<TableName>) {
+        self.places.retain(|name, _| tables.contains(name));
+        self.needs.retain(|name, _| tables.contains(name));
+        self.entries = self.needs.values().map(|known| known.needs.entries()).sum();
+        self.tables.clone_from(tables);
+    }
+
+    fn take_needs(&mut self, name: &TableName) -> Option<Remembered> {
+        let known = self.needs.remove(name)?;
+        self.entries = self.entries.saturating_sub(known.needs.entries());
+        Some(known)
+    }
+
+    fn put_needs(&mut self, name: &TableName, known: Remembered) {
+        self.take_needs(name);
+        // A set without entries takes room, too.
+        let entries = known.needs.entries();
+        if self.entries + entries <= NEEDS_ENTRIES_MAX {
+            self.entries += entries;
+            self.needs.insert(name.clone(), known);
+        }
+    }
+}
+
+impl Place {
+    fn of(loaded: &LoadedTable) -> Result<Self> {
+        let uuid = Some(loaded.metadata.uuid()).filter(|uuid| !uuid.is_nil());
+        Ok(Self { directories: own_directories(loaded)?, uuid })
+    }
+}
+
+/// The catalog's identifier of a table.
+pub(super) fn ident(name: &TableName) -> Result<TableIdent> {
+    let namespace = NamespaceIdent::from_vec(name.namespace.clone())?;
+    Ok(TableIdent::new(namespace, name.table.clone()))
+}
