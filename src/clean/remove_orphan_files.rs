@@ -7,6 +7,7 @@ use futures::{StreamExt, stream};
 use iceberg::spec::{ManifestContentType, ManifestFile};
 use tracing::Instrument;
 
+use super::clocks::clock_apart;
 use super::deletion::{Deleter, Doomed, grow};
 use super::elsewhere::Elsewhere;
 use super::listing::{Comparison, Listing};
@@ -132,6 +133,9 @@ async fn find(table: &TableHandle, request: &OrphanRequest<'_>, stopwatch: &mut 
     let table = table.refresh().await?;
     if let Some(refused) = refusal(&table, request) {
         return Ok(Found::refused(refused));
+    }
+    if let Some(detail) = clock_apart(&table, request.now_ms).await {
+        return Ok(Found::refused(Refused { reason: "clock_skew", detail }));
     }
     let reachable = Reachable::new(&table.loaded, true)?;
     let left_out = match compare_with_neighbours(reachable.scope(), &table.name(), request.neighbours) {

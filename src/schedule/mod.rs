@@ -9,6 +9,7 @@ pub mod fleet;
 pub mod plan_table;
 pub mod rewrite_data_files;
 pub mod run_table;
+mod run_time;
 pub mod scheduler;
 pub mod settings;
 mod silence;

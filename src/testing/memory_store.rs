@@ -39,6 +39,7 @@ struct State {
     objects: BTreeMap<Key, Object>,
     deleted: Vec<String>,
     now_ms: i64,
+    told_ms: Option<i64>,
     order: ListOrder,
 }
 
@@ -75,6 +76,11 @@ impl MemoryStore {
     /// The modification time that files written from now on get, milliseconds since the epoch.
     pub fn set_now_ms(&self, now_ms: i64) {
         self.state().now_ms = now_ms;
+    }
+
+    /// Lets the store tell this time, milliseconds since the epoch; it tells none unless set.
+    pub fn tell_time_ms(&self, time_ms: Option<i64>) {
+        self.state().told_ms = time_ms;
     }
 
     /// Changes the modification time of a file; `None` is a store that tells none.
@@ -199,6 +205,10 @@ impl Store for MemoryStore {
             Ok(files) => futures::stream::iter(files.into_iter().map(Ok)).boxed(),
             Err(e) => futures::stream::once(async { Err(e) }).boxed(),
         }
+    }
+
+    async fn time_ms(&self, _near: &str) -> Result<Option<i64>> {
+        Ok(self.state().told_ms)
     }
 
     async fn delete_batch(&self, paths: &[String]) -> Vec<Result<()>> {

@@ -76,10 +76,11 @@ async fn connect(server: &HttpServer, auth: Auth) -> RestCatalog {
 pub(crate) async fn commit(catalog: &RestCatalog) -> (&'static str, Option<Error>) {
     let requirements = vec![TableRequirement::RefSnapshotIdMatch { r#ref: "main".into(), snapshot_id: None }];
     let updates = vec![TableUpdate::RemoveProperties { removals: vec!["x".into()] }];
-    match catalog.commit_table(&ident(), requirements, updates).await {
+    match catalog.commit_table(&ident(), requirements, updates, &|| Ok(())).await {
         CommitOutcome::Committed(_) => ("committed", None),
         CommitOutcome::Conflict(e) => ("conflict", Some(e)),
         CommitOutcome::Refused(e) => ("refused", Some(e)),
+        CommitOutcome::NotSent(e) => ("not sent", Some(e)),
         CommitOutcome::Unknown(e) => ("unknown", Some(e)),
     }
 }
@@ -166,7 +167,7 @@ async fn a_commit_that_never_left_is_refused_and_leaves_no_doubt() {
     let catalog = RestCatalog::connect(config_for(&server.uri(), Auth::None, &[(MAX_RETRIES, "1")])).await.unwrap();
     drop(server);
     let (outcome, error) = commit(&catalog).await;
-    assert_eq!((outcome, error.unwrap().kind()), ("refused", ErrorKind::Unavailable));
+    assert_eq!((outcome, error.unwrap().kind()), ("not sent", ErrorKind::Unavailable));
 }
 
 #[tokio::test]
@@ -285,7 +286,7 @@ async fn a_failed_renewal_is_tried_again_later_without_a_restart() {
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert_eq!(server.targets("tokens").len(), 3, "just failed: not asked again at once");
     let (outcome, _) = commit(&catalog).await;
-    assert_eq!(outcome, "refused", "nothing was sent");
+    assert_eq!(outcome, "not sent", "nothing was sent");
     *up.lock().unwrap() = true;
     tokio::time::sleep(Duration::from_millis(1100)).await;
     assert!(catalog.load_table(&ident()).await.is_ok());
@@ -445,7 +446,7 @@ async fn what_a_table_brings_along_is_kept_and_used() {
     let server = catalog_server(config, None, vec![Reply::json(200, table_answer())]);
     let catalog = connect(&server, Auth::None).await;
     let (outcome, error) = commit(&catalog).await;
-    assert_eq!((outcome, error.unwrap().kind()), ("refused", ErrorKind::Unsupported), "it announces no commits");
+    assert_eq!((outcome, error.unwrap().kind()), ("not sent", ErrorKind::Unsupported), "it announces no commits");
     catalog.load_credentials(&ident()).await.unwrap();
     assert_eq!(
         server.targets("/tables"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
 use icewright::catalog::rest::{Auth, RestCatalog, RestCatalogConfig};
-use icewright::catalog::{Catalog, CommitOutcome, DeclaredPaths, LoadedTable, NoObserver};
+use icewright::catalog::{Catalog, CommitOutcome, DeclaredPaths, LoadedTable, MaySend, NoObserver};
 use icewright::config::Config;
 use icewright::error::{Error, Result};
 use icewright::permit::WritePermit;
@@ -42,7 +42,7 @@ impl Catalog for Strange {
         }
         self.0.catalog.declared_paths(table).await
     }
-    async fn commit_table(&self, _: &TableIdent, _: Vec<TableRequirement>, _: Vec<TableUpdate>) -> CommitOutcome {
+    async fn commit_table(&self, _: &TableIdent, _: Vec<TableRequirement>, _: Vec<TableUpdate>, _: MaySend<'_>) -> CommitOutcome {
         CommitOutcome::Refused(Error::internal("nobody commits here"))
     }
 }
