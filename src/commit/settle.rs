@@ -38,8 +38,10 @@ pub(super) enum Fate {
 /// The table as it is now. [`ErrorKind::Conflict`] if another table has taken its name: what that says settles nothing.
 pub(super) async fn look(table: &TableHandle, table_uuid: Uuid) -> Result<TableHandle> {
     let fresh = table.refresh().await?;
-    if fresh.loaded.metadata.uuid() != table_uuid {
-        return Err(Error::new(ErrorKind::Conflict, "the table was dropped and another one has its name"));
+    let is = fresh.loaded.metadata.uuid();
+    if is != table_uuid {
+        let message = format!("another table has taken the name: uuid {table_uuid} became {is}");
+        return Err(Error::new(ErrorKind::Conflict, message));
     }
     Ok(fresh)
 }

@@ -119,6 +119,14 @@ impl MemoryStore {
         state.objects.insert(key, object);
     }
 
+    /// Takes a file away behind everybody's back.
+    ///
+    /// # Panics
+    /// If the path is not valid.
+    pub fn delete_now(&self, path: &str) {
+        self.state().objects.remove(&key_of(path).expect("tests name valid paths"));
+    }
+
     /// A file's content, if there is such a file.
     pub fn content(&self, path: &str) -> Option<Bytes> {
         self.get(path).ok()
