@@ -1,7 +1,7 @@
 //! The only place that reads the wall clock or makes random identifiers. Also the stopwatch.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
@@ -11,6 +11,13 @@ use tokio::time::Instant;
 pub trait Clock: Send + Sync {
     /// Milliseconds since the epoch.
     fn now_ms(&self) -> i64;
+    /// How long the machine has been suspended since this process began. Tokio's clock stands still meanwhile.
+    fn suspended(&self) -> Duration;
+    /// A moment of the steady clock that goes on while the machine is suspended: compare it with others of this clock only.
+    fn steady(&self) -> Instant {
+        let now = Instant::now();
+        now.checked_add(self.suspended()).unwrap_or(now)
+    }
     /// A fresh version 7 UUID: its first 48 bits are the time it was made.
     fn uuid(&self) -> uuid::Uuid;
 }
@@ -32,8 +39,62 @@ impl Clock for SystemClock {
         jiff::Timestamp::now().as_millisecond()
     }
 
+    fn suspended(&self) -> Duration {
+        static BEFORE: OnceLock<Duration> = OnceLock::new();
+        let ever = suspended_since_boot();
+        ever.saturating_sub(*BEFORE.get_or_init(|| ever))
+    }
+
     fn uuid(&self) -> uuid::Uuid {
         uuid::Uuid::now_v7()
+    }
+}
+
+/// Linux has two steady clocks, of which one counts the time of suspension.
+#[cfg(target_os = "linux")]
+fn suspended_since_boot() -> Duration {
+    use rustix::time::{ClockId, clock_gettime};
+    let read = |clock| Duration::try_from(clock_gettime(clock)).unwrap_or_default();
+    let awake = read(ClockId::Monotonic);
+    read(ClockId::Boottime).saturating_sub(awake)
+}
+
+/// Elsewhere only the wall clock tells of a suspension.
+#[cfg(not(target_os = "linux"))]
+fn suspended_since_boot() -> Duration {
+    Duration::ZERO
+}
+
+/// A moment after which something must not be begun any more: by the wall clock, which other processes judge by, or by the
+/// steady clock, which no setting moves and no suspension stops; by whichever it comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deadline {
+    wall_ms: i64,
+    steady: Instant,
+}
+
+impl Deadline {
+    /// `limit` after `began_ms` by the wall clock.
+    pub fn new(clock: &dyn Clock, began_ms: i64, limit: Duration) -> Self {
+        let limit_ms = i64::try_from(limit.as_millis()).unwrap_or(i64::MAX);
+        let wall_ms = began_ms.saturating_add(limit_ms);
+        let left_ms = wall_ms.saturating_sub(clock.now_ms()).clamp(0, limit_ms);
+        let steady = clock.steady();
+        let steady = steady.checked_add(Duration::from_millis(left_ms.unsigned_abs())).unwrap_or(steady);
+        Self { wall_ms, steady }
+    }
+
+    /// What comes first of two.
+    #[must_use]
+    pub fn earliest(self, other: Self) -> Self {
+        Self { wall_ms: self.wall_ms.min(other.wall_ms), steady: self.steady.min(other.steady) }
+    }
+
+    /// The time left; zero once it has passed.
+    pub fn left(&self, clock: &dyn Clock) -> Duration {
+        let wall_ms = self.wall_ms.saturating_sub(clock.now_ms()).max(0);
+        let steady = self.steady.saturating_duration_since(clock.steady());
+        steady.min(Duration::from_millis(wall_ms.unsigned_abs()))
     }
 }
 
@@ -96,6 +157,41 @@ impl Stopwatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::SetClock;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deadline_passes_by_either_clock() {
+        let limit = Duration::from_secs(100);
+        let world = || {
+            let clock = SetClock::new(1_000_000);
+            let deadline = Deadline::new(&clock, 1_000_000 - 30_000, limit);
+            assert_eq!(deadline.left(&clock), Duration::from_secs(70));
+            (clock, deadline)
+        };
+        let (clock, deadline) = world();
+        clock.advance(70_000);
+        assert_eq!(deadline.left(&clock), Duration::ZERO, "the wall clock");
+        let (clock, deadline) = world();
+        clock.suspend(Duration::from_secs(69));
+        assert_eq!(deadline.left(&clock), Duration::from_secs(1), "suspended, and the wall clock was set back");
+        clock.suspend(Duration::from_secs(1));
+        assert_eq!(deadline.left(&clock), Duration::ZERO);
+        let (clock, deadline) = world();
+        clock.set(0);
+        tokio::time::advance(Duration::from_secs(70)).await;
+        assert_eq!(deadline.left(&clock), Duration::ZERO, "the steady clock");
+        // A start in the future gives no more than the limit.
+        let ahead = Deadline::new(&clock, 3_600_000, limit);
+        assert_eq!(ahead.left(&clock), limit);
+        assert_eq!(ahead.earliest(deadline).left(&clock), Duration::ZERO);
+    }
+
+    #[test]
+    fn the_systems_steady_clock_does_not_stand_still_or_go_back() {
+        let times: Vec<_> = (0..1000).map(|_| SystemClock.steady()).collect();
+        let back = times.windows(2).map(|pair| pair[0].saturating_duration_since(pair[1])).max();
+        assert!(back.is_some_and(|back| back < Duration::from_millis(1)), "{back:?}");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn phases_add_up_to_the_whole() {

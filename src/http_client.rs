@@ -4,8 +4,13 @@
 //! `SSL_CERT_FILE` and `SSL_CERT_DIR` name other ones, and the property [`CA_FILE`] adds some.
 
 use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use reqwest::header::{AGE, DATE, HeaderMap};
+use tokio::time::Instant;
+
+use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Property: a file with further trusted certificates in PEM form.
@@ -104,7 +109,7 @@ impl Backoff {
 }
 
 /// `Retry-After`: seconds, or a date that `now_ms` is compared with.
-pub(crate) fn retry_after(headers: &reqwest::header::HeaderMap, now_ms: i64) -> Option<Duration> {
+pub(crate) fn retry_after(headers: &HeaderMap, now_ms: i64) -> Option<Duration> {
     let text = headers.get(reqwest::header::RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));
@@ -113,11 +118,54 @@ pub(crate) fn retry_after(headers: &reqwest::header::HeaderMap, now_ms: i64) -> 
     Some(Duration::from_millis(u64::try_from(date.saturating_sub(now_ms)).unwrap_or(0)))
 }
 
+/// What the answers of a server tell of its clock, by their `Date` (and `Age`, if a cache has kept them).
+#[derive(Debug, Default)]
+pub(crate) struct ToldTime(Mutex<Option<(i64, Instant)>>);
+
+impl ToldTime {
+    /// Takes in an answer that has just arrived. One without a date changes nothing.
+    pub(crate) fn note(&self, headers: &HeaderMap, clock: &dyn Clock) {
+        let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+        let Some(date) = text(DATE).and_then(|date| jiff::fmt::rfc2822::parse(date).ok()) else { return };
+        let age_s: i64 = text(AGE).and_then(|age| age.parse().ok()).filter(|age| *age >= 0).unwrap_or(0);
+        let told_ms = date.timestamp().as_millisecond().saturating_add(age_s.saturating_mul(1000));
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((told_ms, clock.steady()));
+    }
+
+    /// What the server's clock shows now, milliseconds since the epoch: the last date told, and the time since.
+    pub(crate) fn now_ms(&self, clock: &dyn Clock) -> Option<i64> {
+        let (told_ms, at) = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let since = clock.steady().saturating_duration_since(at);
+        Some(told_ms.saturating_add(i64::try_from(since.as_millis()).unwrap_or(i64::MAX)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use reqwest::header::{HeaderMap, HeaderValue, RETRY_AFTER};
+    use reqwest::header::{HeaderValue, RETRY_AFTER};
 
     use super::*;
+    use crate::testing::SetClock;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_servers_time_goes_on_from_its_last_date() {
+        let (told, clock) = (ToldTime::default(), SetClock::new(0));
+        let headers = |pairs: &[(&'static str, &'static str)]| {
+            pairs.iter().map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value))).collect()
+        };
+        told.note(&headers(&[("content-type", "text/plain")]), &clock);
+        assert_eq!(told.now_ms(&clock), None);
+        told.note(&headers(&[("date", "Thu, 01 Jan 1970 00:01:00 GMT")]), &clock);
+        assert_eq!(told.now_ms(&clock), Some(60_000));
+        tokio::time::advance(Duration::from_secs(5)).await;
+        clock.suspend(Duration::from_secs(2));
+        clock.advance(86_400_000);
+        assert_eq!(told.now_ms(&clock), Some(67_000), "what this machine's wall clock is set to does not matter");
+        told.note(&headers(&[("date", "yesterday")]), &clock);
+        assert_eq!(told.now_ms(&clock), Some(67_000));
+        told.note(&headers(&[("date", "Thu, 01 Jan 1970 00:00:00 GMT"), ("age", "3600")]), &clock);
+        assert_eq!(told.now_ms(&clock), Some(3_600_000), "an answer out of a cache");
+    }
 
     #[test]
     fn waits_double_up_to_a_limit_and_end() {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::lease::{LeaseApi, Stored, Written};
@@ -149,13 +149,13 @@ impl Election {
 
     async fn attempt(&mut self) -> Result<bool> {
         let found = self.lease.get().await?;
-        let step = self.candidate.look(found.as_ref().map(Stored::record), Instant::now());
+        let step = self.candidate.look(found.as_ref().map(Stored::record), self.clock.steady());
         let Step::Claim { transitions, renewal } = step else {
             self.permit.revoke();
             return Ok(false);
         };
         let spec = self.spec(transitions);
-        let asked = Instant::now();
+        let asked = self.clock.steady();
         let written = match found {
             None => self.lease.create(spec).await?,
             Some(Stored(mut lease)) => {
@@ -168,9 +168,9 @@ impl Election {
             }
         };
         let Written::Done(stored) = written else { return Ok(false) };
-        self.candidate.claimed(stored.record(), asked, Instant::now());
+        self.candidate.claimed(stored.record(), asked, self.clock.steady());
         match self.candidate.leading_until() {
-            Some(until) if until > Instant::now() => self.permit.grant(until),
+            Some(until) if until > self.clock.steady() => self.permit.grant(until),
             Some(_) | None => return Ok(false),
         }
         Ok(true)
@@ -195,7 +195,7 @@ impl Election {
 
     fn left(&self) -> Duration {
         let until = self.candidate.leading_until();
-        until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
+        until.map_or(Duration::ZERO, |until| until.saturating_duration_since(self.clock.steady()))
     }
 
     fn lost(&self, why: &str) -> Ended {

@@ -1,7 +1,7 @@
 //! What an answer means. Pure.
 //!
 //! A commit is *refused* or in *conflict* only on an answer that says so. Everything else may have been applied.
-//! The caller sends no commit again after an attempt that may have been applied, so a 409 always speaks of this commit.
+//! What an answer says holds for one delivery of the request; whether another one was applied, only the table tells.
 
 use serde::Deserialize;
 

@@ -136,14 +136,22 @@ pub struct TableCredentials {
 pub enum CommitOutcome {
     /// The catalog applied it and said so.
     Committed(Box<LoadedTable>),
-    /// A requirement no longer held (409): refresh, revalidate, try again. Nothing was applied.
+    /// The answer says that a requirement no longer held (409): refresh, revalidate, try again.
+    ///
+    /// It speaks of one delivery of the request. Something in between may have delivered it twice, and the other one may have
+    /// been applied: only a look at the table made after this answer tells.
     Conflict(Error),
-    /// Definitely not applied, and sending the same again now will not help (400, 401, 403, 404 ..., or the request never
-    /// left). The error's kind says whether a later run may fare better.
+    /// The answer says no (400, 401, 403, 404 ...), and sending the same again now will not help. The error's kind says whether
+    /// a later run may fare better. What holds for [`Self::Conflict`] holds here as well.
     Refused(Error),
+    /// Nothing has left this machine.
+    NotSent(Error),
     /// May have been applied: find out, delete nothing meanwhile.
     Unknown(Error),
 }
+
+/// Whether a commit may still be sent; the error says why not.
+pub type MaySend<'a> = &'a (dyn Fn() -> Result<()> + Sync);
 
 /// Learns of every request to a catalog or a store, for metrics.
 pub trait RequestObserver: Send + Sync {
@@ -224,13 +232,19 @@ pub trait Catalog: Send + Sync {
     async fn storage_properties(&self) -> Result<HashMap<String, String>> {
         Ok(HashMap::new())
     }
-    /// Asks the catalog to apply `updates` if all `requirements` hold. Never retried inside, except where provably not applied.
+    /// Asks the catalog to apply `updates` if all `requirements` hold. Never retried inside, except after an answer that says
+    /// that it was not looked at. `may_send` is asked right before each sending; if it fails, nothing is sent any more.
     async fn commit_table(
         &self,
         table: &TableIdent,
         requirements: Vec<TableRequirement>,
         updates: Vec<TableUpdate>,
+        may_send: MaySend<'_>,
     ) -> CommitOutcome;
+    /// What the catalog's clock shows now, milliseconds since the epoch, judged by its last answer; `None` if no answer told.
+    fn time_ms(&self) -> Option<i64> {
+        None
+    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The adapter for Iceberg REST catalogs.
 //!
 //! The catalog need not be up when this is made: its configuration is asked for at the first request, and again until it
-//! is given. Reads are tried again with growing waits. A commit is sent again only if it cannot have been applied (it did
-//! not leave, 429, or a rejected token that was renewed). 5xx, a timeout, a cut connection or a body that cannot be read
+//! is given. Reads are tried again with growing waits. A commit is sent again only if it was not looked at, as the answer says
+//! (it did not leave, 429, or a rejected token that was renewed). 5xx, a timeout, a cut connection or a body that cannot be read
 //! are *unknown*, never a failure.
 
 use std::collections::{HashMap, HashSet};
@@ -22,7 +22,9 @@ pub use super::auth::{Auth, SecretSource};
 use super::names::{Separator, encode};
 use super::transport::{self, CommitAnswer, Request, Transport};
 pub use super::transport::{MAX_RETRIES, REQUEST_TIMEOUT_MS};
-use super::{Catalog, CommitOutcome, DeclaredPaths, LoadedTable, RequestObserver, StorageCredential, TableCredentials};
+use super::{
+    Catalog, CommitOutcome, DeclaredPaths, LoadedTable, MaySend, RequestObserver, StorageCredential, TableCredentials,
+};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::http_client;
@@ -370,13 +372,13 @@ impl Catalog for RestCatalog {
         table: &TableIdent,
         requirements: Vec<TableRequirement>,
         updates: Vec<TableUpdate>,
+        may_send: MaySend<'_>,
     ) -> CommitOutcome {
         let start = Instant::now();
         let what = || format!("catalog {}: commit to table {table}", self.config.name);
         let answer = match self.commit_request(table, requirements, updates).await {
-            Ok(request) => self.transport.commit(request).await,
-            // Nothing was sent.
-            Err(e) => CommitAnswer::Refused(e),
+            Ok(request) => self.transport.commit(request, may_send).await,
+            Err(e) => CommitAnswer::NotSent(e),
         };
         let outcome = match answer {
             CommitAnswer::Applied(body) => {
@@ -391,16 +393,21 @@ impl Catalog for RestCatalog {
             }
             CommitAnswer::Conflict(e) => CommitOutcome::Conflict(e.context(what())),
             CommitAnswer::Refused(e) => CommitOutcome::Refused(e.context(what())),
+            CommitAnswer::NotSent(e) => CommitOutcome::NotSent(e.context(what())),
             CommitAnswer::Unknown(e) => CommitOutcome::Unknown(e.context(what())),
         };
         let label = match &outcome {
             CommitOutcome::Committed(_) => "ok",
             CommitOutcome::Conflict(_) => "conflict",
-            CommitOutcome::Refused(_) => "refused",
+            CommitOutcome::Refused(_) | CommitOutcome::NotSent(_) => "refused",
             CommitOutcome::Unknown(_) => "unknown",
         };
         self.transport.observe(COMMIT_OPERATION, label, start);
         outcome
+    }
+
+    fn time_ms(&self) -> Option<i64> {
+        self.transport.told_time.now_ms(self.clock.as_ref())
     }
 
     async fn storage_properties(&self) -> Result<HashMap<String, String>> {

@@ -11,10 +11,10 @@ use tokio::time::Instant;
 
 use super::auth::{Authenticator, Token};
 use super::classify::{self, CommitClass};
-use super::{NoObserver, RequestObserver};
+use super::{MaySend, NoObserver, RequestObserver};
 use crate::clock::Clock;
 use crate::error::{Context, Error, ErrorKind, Result};
-use crate::http_client::{self, Backoff, chain, duration_ms, retry_after};
+use crate::http_client::{self, Backoff, ToldTime, chain, duration_ms, retry_after};
 use crate::permit::WritePermit;
 
 /// Property: longest time for a whole request, milliseconds; 60 s unless set.
@@ -65,6 +65,7 @@ pub(super) enum CommitAnswer {
     Applied(Bytes),
     Conflict(Error),
     Refused(Error),
+    NotSent(Error),
     Unknown(Error),
 }
 
@@ -78,6 +79,8 @@ pub(super) struct Transport {
     /// Asked right before a commit is sent.
     pub(super) permit: WritePermit,
     observer: Arc<dyn RequestObserver>,
+    /// What the catalog's answers told of its clock.
+    pub(super) told_time: ToldTime,
 }
 
 impl Transport {
@@ -105,6 +108,7 @@ impl Transport {
             backoff,
             permit: WritePermit::always(),
             observer: Arc::new(NoObserver),
+            told_time: ToldTime::default(),
         })
     }
 
@@ -154,23 +158,24 @@ impl Transport {
         }
     }
 
-    /// Commits: sent again only if no attempt so far can have been applied.
-    pub(super) async fn commit(&self, mut request: Request) -> CommitAnswer {
-        let mut attempt = 0;
-        let mut token_renewed = false;
+    /// Commits: sent again only if all answers so far say that it was not looked at.
+    pub(super) async fn commit(&self, mut request: Request, may_send: MaySend<'_>) -> CommitAnswer {
+        let (mut attempt, mut sent, mut token_renewed) = (0, false, false);
+        // An answer that says no is no proof that nothing was applied.
+        let end = |sent: bool, error| if sent { CommitAnswer::Refused(error) } else { CommitAnswer::NotSent(error) };
         loop {
             let token = match self.authenticator.token().await {
                 Ok(token) => token,
-                // Without a token nothing was sent.
-                Err(e) => return CommitAnswer::Refused(e),
+                Err(e) => return end(sent, e),
             };
-            if let Err(e) = self.permit.check() {
-                return CommitAnswer::Refused(e);
+            if let Err(e) = self.permit.check().and_then(|()| may_send()) {
+                return end(sent, e);
             }
             let (error, asked) = match self.send(&self.commits, &request, &token).await {
                 Err(Failed::Lost(e)) => return CommitAnswer::Unknown(unknown(&e)),
                 Err(Failed::NotSent(e)) => (e, None),
                 Ok(answer) => {
+                    sent = true;
                     let error = classify::error_of(request.operation, answer.status, &answer.body);
                     match classify::commit_class(answer.status) {
                         CommitClass::Applied => return CommitAnswer::Applied(answer.body),
@@ -195,7 +200,7 @@ impl Transport {
             };
             match self.backoff.wait(attempt, self.clock.uuid().as_u128(), asked) {
                 Some(wait) => tokio::time::sleep(wait).await,
-                None => return CommitAnswer::Refused(error),
+                None => return end(sent, error),
             }
             self.observer.retried(request.operation);
             attempt += 1;
@@ -226,6 +231,7 @@ impl Transport {
             builder = builder.header(CONTENT_TYPE, "application/json").body(body.clone());
         }
         let response = builder.send().await.map_err(failed)?;
+        self.told_time.note(response.headers(), self.clock.as_ref());
         let status = response.status().as_u16();
         let asked = retry_after(response.headers(), self.clock.now_ms());
         let body = take_body(response).await?;

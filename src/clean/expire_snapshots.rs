@@ -14,6 +14,7 @@ use futures::{StreamExt, stream};
 use iceberg::spec::{DataContentType, ManifestFile, SnapshotReference};
 use tracing::Instrument;
 
+use super::clocks::clock_apart;
 use super::deletion::{Deleted, Deleter, Doomed, refresh, require_deletable};
 use super::ownership::{compare_with_neighbours, read_metadata_text};
 use super::reachable::{READS, Reachable, entries_of, manifests_of};
@@ -71,6 +72,12 @@ async fn expire(
     stopwatch: &mut Stopwatch,
 ) -> ExpireReport {
     let mut report = ExpireReport::default();
+    if let Some(detail) = clock_apart(table, clock.now_ms()).await {
+        report.outcome = ExpireOutcome::NotCommitted;
+        report.refused = true;
+        report.error = Some(Error::unsupported(format!("refused (clock_skew): {detail}")));
+        return report;
+    }
     let prepared = prepare(table, plan).instrument(phase_span!("plan")).await;
     stopwatch.end("plan");
     let (retained, doomed) = match prepared {
@@ -90,9 +97,15 @@ async fn expire(
             report.conflicts = committed.conflicts;
             report.unknown_outcomes = committed.unknown_outcomes;
             report.error = committed.incomplete.map(|e| e.context("expire the rest of the snapshots"));
-            count_expired(&committed.table, plan, &mut report);
+            report.expired_snapshots = committed.expired_snapshots;
+            report.removed_refs = committed.removed_refs;
+            if report.expired_snapshots == 0 && report.removed_refs.is_empty() {
+                report.outcome = ExpireOutcome::Nothing;
+                report.reason = Some("somebody else has expired them meanwhile".to_owned());
+                return report;
+            }
         }
-        CommitResult::NotCommitted(error) => {
+        CommitResult::NotCommitted(error) | CommitResult::Denied(error) => {
             report.outcome = ExpireOutcome::NotCommitted;
             report.error = Some(error);
             return report;
@@ -144,7 +157,7 @@ async fn commit(
                 continue;
             }
             CommitResult::Committed(committed) => committed.conflicts += conflicts,
-            CommitResult::NotCommitted(_) | CommitResult::Unknown(_) => {}
+            CommitResult::NotCommitted(_) | CommitResult::Denied(_) | CommitResult::Unknown(_) => {}
         }
         return (current.loaded.metadata_location.clone(), result);
     }
@@ -180,14 +193,6 @@ async fn require_no_ref_lost(table: &TableHandle, base: &str, plan: &ExpirePlan)
         }
     }
     Ok(())
-}
-
-/// What of the plan is no longer in the metadata: all of it, unless the commit went in only in part.
-fn count_expired(table: &TableHandle, plan: &ExpirePlan, report: &mut ExpireReport) {
-    let loaded = &table.loaded;
-    let gone = |id: &&i64| loaded.metadata.snapshot_by_id(**id).is_none();
-    report.expired_snapshots = plan.remove_snapshots.iter().filter(gone).count();
-    report.removed_refs = plan.remove_refs.iter().filter(|name| !loaded.refs.contains_key(*name)).cloned().collect();
 }
 
 /// Files that only expiring snapshots reach.

@@ -5,6 +5,7 @@
 //! It must never delete a file while any retained metadata cannot be read, while an outcome is unknown, or without
 //! having compared it with metadata loaded just before. All deletion goes through [`crate::storage::delete_files`].
 
+mod clocks;
 mod deletion;
 mod elsewhere;
 mod expire_snapshots;
@@ -15,6 +16,7 @@ mod reachable;
 mod remove_orphan_files;
 mod report;
 
+pub use clocks::{clock_apart, clock_apart_from_catalog};
 pub use elsewhere::{Answer, Elsewhere, Needs, Suspects, stores_named};
 pub use expire_snapshots::expire_snapshots;
 pub use reachable::Reachable;

@@ -8,6 +8,7 @@ use iceberg::spec::{ManifestContentType, ManifestFile};
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument;
 
+use super::clocks::clock_apart;
 use super::deletion::{Deleter, Doomed, grow};
 use super::elsewhere::{Answer, Elsewhere, Suspects};
 use super::listing::{Comparison, Listing};
@@ -135,6 +136,9 @@ async fn find(table: &TableHandle, request: &OrphanRequest<'_>, stopwatch: &mut 
     let table = table.refresh().await?;
     if let Some(refused) = refusal(&table, request) {
         return Ok(Found::refused(refused));
+    }
+    if let Some(detail) = clock_apart(&table, request.now_ms).await {
+        return Ok(Found::refused(Refused { reason: "clock_skew", detail }));
     }
     let reachable = Reachable::new(&table.loaded, true)?;
     let left_out = match compare_with_neighbours(reachable.scope(), &table.name(), request.neighbours) {

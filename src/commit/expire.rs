@@ -7,9 +7,9 @@ use iceberg::spec::MAIN_BRANCH;
 use iceberg::{TableRequirement, TableUpdate};
 
 use super::settle;
-use super::{CommitContext, CommitResult, Committed};
+use super::{CommitContext, CommitResult, Committed, may_send};
 use crate::catalog::{CommitOutcome, LoadedTable};
-use crate::clock::Clock;
+use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::ExpirePlan;
 use crate::table::TableHandle;
@@ -28,19 +28,31 @@ pub async fn commit_expire(
     ctx: &CommitContext,
     clock: &dyn Clock,
 ) -> CommitResult {
-    let refs = plan.refs_seen.clone();
-    let mut commit =
-        Commit { table: table.clone(), plan, ctx, clock, refs, progress: false, conflicts: 0, unknown_outcomes: 0 };
+    let mut commit = Commit {
+        table: table.clone(),
+        plan,
+        ctx,
+        clock,
+        until: ctx.until(clock),
+        refs: plan.refs_seen.clone(),
+        sent: Vec::new(),
+        unseen: false,
+        gone: false,
+        expired_snapshots: 0,
+        removed_refs: Vec::new(),
+        conflicts: 0,
+        unknown_outcomes: 0,
+    };
     if plan.remove_refs.iter().any(|name| name == MAIN_BRANCH) {
         return CommitResult::NotCommitted(Error::internal("branch main cannot be removed"));
     }
     if plan.is_empty() {
         return commit.committed(None);
     }
-    let mut error = commit.run().await;
-    match error.take() {
+    let stopped = commit.run().await;
+    match stopped {
         None => commit.committed(None),
-        Some(stop) if commit.progress => commit.committed(Some(stop.into_error())),
+        Some(stop) if commit.progress() => commit.committed(Some(stop.into_error())),
         Some(Stop::Failed(error)) => CommitResult::NotCommitted(error),
         Some(Stop::Unknown(error)) => CommitResult::Unknown(error),
     }
@@ -66,12 +78,11 @@ struct Batch {
     refs: Vec<String>,
 }
 
-impl Batch {
-    fn is_done(&self, loaded: &LoadedTable) -> bool {
-        let metadata = &loaded.metadata;
-        self.snapshots.iter().all(|id| metadata.snapshot_by_id(*id).is_none())
-            && self.refs.iter().all(|name| !loaded.refs.contains_key(name))
-    }
+/// A request that was sent.
+struct Sent {
+    batch: Batch,
+    /// Whether the answer said that it was not applied, rather than nothing.
+    denied: bool,
 }
 
 struct Commit<'a> {
@@ -79,11 +90,29 @@ struct Commit<'a> {
     plan: &'a ExpirePlan,
     ctx: &'a CommitContext,
     clock: &'a dyn Clock,
+    until: Option<Deadline>,
     /// Refs as they must be before the next commit.
     refs: BTreeMap<String, i64>,
-    progress: bool,
+    /// Requests of the batch under way: any of them may have been applied, whatever was answered.
+    sent: Vec<Sent>,
+    /// Whether a request was sent since the last look at the table.
+    unseen: bool,
+    /// Whether the last look found no such table, or another one.
+    gone: bool,
+    expired_snapshots: usize,
+    removed_refs: Vec<String>,
     conflicts: u32,
     unknown_outcomes: u32,
+}
+
+/// How an attempt went on.
+enum Step {
+    /// A batch is in.
+    Applied,
+    /// Nothing was left to do.
+    Nothing,
+    Again(Error),
+    Stop(Error),
 }
 
 impl Commit<'_> {
@@ -92,10 +121,16 @@ impl Commit<'_> {
             table: self.table,
             snapshot_id: None,
             removed_delete_files: 0,
+            expired_snapshots: self.expired_snapshots,
+            removed_refs: self.removed_refs,
             conflicts: self.conflicts,
             unknown_outcomes: self.unknown_outcomes,
             incomplete,
         }))
+    }
+
+    fn progress(&self) -> bool {
+        self.expired_snapshots > 0 || !self.removed_refs.is_empty()
     }
 
     async fn run(&mut self) -> Option<Stop> {
@@ -111,74 +146,131 @@ impl Commit<'_> {
     /// Brings one batch in, with retries. `false`: nothing was left to do.
     async fn one(&mut self) -> Result<bool, Stop> {
         let mut last = Error::internal("no attempt was made");
-        let mut open: Option<Batch> = None;
         for attempt in 0..=self.ctx.retries {
             if attempt > 0 {
                 tokio::time::sleep(settle::backoff(self.ctx, attempt, self.clock.uuid())).await;
             }
-            match self.table.refresh().await {
-                Ok(table) => self.table = table,
-                Err(error) if error.kind() == ErrorKind::Unavailable => {
+            match self.attempt().await {
+                Step::Applied => return Ok(true),
+                Step::Nothing => return Ok(false),
+                Step::Again(error) => last = error,
+                Step::Stop(error) => {
                     last = error;
-                    continue;
-                }
-                Err(error) => return Err(stop(open.as_ref(), error)),
-            }
-            if let Some(batch) = &open
-                && batch.is_done(&self.table.loaded)
-            {
-                return Ok(self.advance(&batch.clone()));
-            }
-            let batch =
-                next_batch(&self.table.loaded, self.plan, &self.refs).map_err(|error| stop(open.as_ref(), error))?;
-            let Some(batch) = batch else { return Ok(false) };
-            let (requirements, updates) = request(&self.table.loaded, &batch, &self.refs);
-            match self.table.catalog.commit_table(&self.table.ident, requirements, updates).await {
-                CommitOutcome::Committed(loaded) if batch.is_done(&loaded) => {
-                    self.table.loaded = Arc::new(*loaded);
-                    return Ok(self.advance(&batch));
-                }
-                CommitOutcome::Conflict(error) => {
-                    self.conflicts += 1;
-                    last = error;
-                }
-                CommitOutcome::Refused(error) => return Err(stop(open.as_ref(), error)),
-                CommitOutcome::Unknown(error) => {
-                    self.unknown_outcomes += 1;
-                    open = Some(batch);
-                    last = error;
-                }
-                CommitOutcome::Committed(_) => {
-                    self.unknown_outcomes += 1;
-                    open = Some(batch);
-                    last = Error::new(ErrorKind::CommitUnknown, "the catalog's answer still holds what was removed");
+                    break;
                 }
             }
         }
-        // The last answer may have been lost: one more look.
-        if let Some(batch) = &open
-            && let Ok(table) = self.table.refresh().await
-        {
-            self.table = table;
-            if batch.is_done(&self.table.loaded) {
-                return Ok(self.advance(batch));
+        if self.unseen && self.look_last().await {
+            return Ok(true);
+        }
+        Err(self.stop(last))
+    }
+
+    async fn attempt(&mut self) -> Step {
+        if let Err(error) = may_send(self.until, self.clock) {
+            return Step::Stop(error);
+        }
+        match self.look().await {
+            Ok(true) => return Step::Applied,
+            Ok(false) => {}
+            Err(error) if error.kind() == ErrorKind::Unavailable => return Step::Again(error),
+            Err(error) => return Step::Stop(error),
+        }
+        let batch = match next_batch(&self.table.loaded, self.plan, &self.refs) {
+            Ok(Some(batch)) => batch,
+            Ok(None) => return Step::Nothing,
+            Err(error) => return Step::Stop(error),
+        };
+        let (requirements, updates) = request(&self.table.loaded, &batch, &self.refs);
+        let outcome = self.ctx.send(&self.table, self.until, self.clock, requirements, updates).await;
+        let denied = match &outcome {
+            CommitOutcome::NotSent(_) => None,
+            CommitOutcome::Conflict(_) | CommitOutcome::Refused(_) => Some(true),
+            CommitOutcome::Committed(_) | CommitOutcome::Unknown(_) => Some(false),
+        };
+        if let Some(denied) = denied {
+            self.unseen = true;
+            self.sent.push(Sent { batch: batch.clone(), denied });
+        }
+        match outcome {
+            CommitOutcome::Committed(loaded) if self.is_done(&batch, &loaded) => {
+                self.table.loaded = Arc::new(*loaded);
+                self.advance(&batch);
+                Step::Applied
+            }
+            CommitOutcome::Conflict(error) => {
+                self.conflicts += 1;
+                Step::Again(error)
+            }
+            CommitOutcome::Refused(error) | CommitOutcome::NotSent(error) => Step::Stop(error),
+            CommitOutcome::Unknown(error) => {
+                self.unknown_outcomes += 1;
+                Step::Again(error)
+            }
+            CommitOutcome::Committed(_) => {
+                self.unknown_outcomes += 1;
+                let message = "the catalog's answer still holds what was removed";
+                Step::Again(Error::new(ErrorKind::CommitUnknown, message))
             }
         }
-        Err(stop(open.as_ref(), last))
+    }
+
+    /// Looks at the table; whether a request that was sent has been applied. Another table of the name says nothing.
+    async fn look(&mut self) -> Result<bool> {
+        let table_uuid = self.table.loaded.metadata.uuid();
+        match settle::look(&self.table, table_uuid).await {
+            Ok(table) => self.table = table,
+            Err(error) => {
+                self.gone = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Conflict);
+                return Err(error);
+            }
+        }
+        self.unseen = false;
+        let applied = self.sent.iter().find(|sent| self.is_done(&sent.batch, &self.table.loaded));
+        let Some(batch) = applied.map(|sent| sent.batch.clone()) else { return Ok(false) };
+        self.advance(&batch);
+        Ok(true)
+    }
+
+    /// The look that must follow the last request; whether that was applied. A catalog that is down for a moment is asked again.
+    async fn look_last(&mut self) -> bool {
+        for attempt in 1..=settle::LAST_LOOKS {
+            match self.look().await {
+                Ok(applied) => return applied,
+                Err(error) if error.kind() == ErrorKind::Unavailable && attempt < settle::LAST_LOOKS => {
+                    tokio::time::sleep(settle::backoff(self.ctx, attempt, self.clock.uuid())).await;
+                }
+                Err(_) => break,
+            }
+        }
+        false
+    }
+
+    /// Whether all of a batch has left this table.
+    fn is_done(&self, batch: &Batch, loaded: &LoadedTable) -> bool {
+        let metadata = &loaded.metadata;
+        metadata.uuid() == self.table.loaded.metadata.uuid()
+            && batch.snapshots.iter().all(|id| metadata.snapshot_by_id(*id).is_none())
+            && batch.refs.iter().all(|name| !loaded.refs.contains_key(name))
     }
 
     /// A batch is in: the refs it removed are gone from now on.
-    fn advance(&mut self, batch: &Batch) -> bool {
-        self.progress = true;
+    fn advance(&mut self, batch: &Batch) {
         self.refs.retain(|name, _| !batch.refs.contains(name));
-        true
+        self.expired_snapshots += batch.snapshots.len();
+        self.removed_refs.extend(batch.refs.iter().cloned());
+        self.sent.clear();
+        self.unseen = false;
     }
-}
 
-fn stop(open: Option<&Batch>, error: Error) -> Stop {
-    match open {
-        None => Stop::Failed(error),
-        Some(_) => Stop::Unknown(Error::new(ErrorKind::CommitUnknown, error.to_string())),
+    /// The end in the middle of a batch. It is unknown unless each request was denied and a look came after the last one, or
+    /// the table is gone, so that nothing of it can expire any more.
+    fn stop(&self, error: Error) -> Stop {
+        let lost = self.sent.iter().any(|sent| !sent.denied);
+        if lost || (self.unseen && !self.gone) {
+            return Stop::Unknown(Error::new(ErrorKind::CommitUnknown, error.to_string()));
+        }
+        Stop::Failed(error)
     }
 }
 

@@ -1,7 +1,8 @@
 //! The only place that changes a table: refresh -> revalidate -> attempt -> settle.
 //! Input: what was rewritten or what shall expire, and the snapshot it was planned from.
-//! It never chooses what to do, and of files it deletes only its own metadata files of attempts that lost:
-//! only [`CommitResult::NotCommitted`] lets the caller delete outputs.
+//! It never chooses what to do, and of files it deletes only its own metadata files of attempts that lost: only
+//! [`CommitResult::NotCommitted`] lets the caller delete outputs. Neither happens after a request was sent until a later look
+//! at the table has shown that the request can bring nothing in any more.
 
 mod change;
 mod expire;
@@ -12,12 +13,14 @@ mod settle;
 use std::time::Duration;
 
 use iceberg::spec::FormatVersion;
+use iceberg::{TableRequirement, TableUpdate};
 
 pub use expire::commit_expire;
 pub use replace::commit_rewrite;
 
-use crate::catalog::{LoadedTable, Metadata, Snapshot};
-use crate::error::Error;
+use crate::catalog::{CommitOutcome, LoadedTable, Metadata, Snapshot};
+use crate::clock::{Clock, Deadline};
+use crate::error::{Error, ErrorKind, Result};
 use crate::run_id::RunId;
 use crate::table::TableHandle;
 
@@ -29,6 +32,9 @@ pub enum CommitResult {
     Committed(Box<Committed>),
     /// It is definitely not in the table and never will be.
     NotCommitted(Error),
+    /// The catalog said no, and the table did not have it after that. A second delivery of the request may still bring it in:
+    /// delete nothing. What is left behind is garbage once the run's time is over.
+    Denied(Error),
     /// It may be in the table, now or later: delete nothing.
     Unknown(Error),
 }
@@ -42,6 +48,10 @@ pub struct Committed {
     pub snapshot_id: Option<i64>,
     /// Delete files that left with it.
     pub removed_delete_files: usize,
+    /// Snapshots that left with it: those that this commit asked for, not what somebody else removed before.
+    pub expired_snapshots: usize,
+    /// Branches and tags that left with it, likewise.
+    pub removed_refs: Vec<String>,
     /// Conflicts met before it went through.
     pub conflicts: u32,
     /// Answers lost on the way (settled since).
@@ -99,6 +109,29 @@ pub struct CommitContext {
     pub max_wait: Duration,
     /// Further keys for the summary of the snapshot.
     pub summary: Vec<(&'static str, String)>,
+    /// The time for it; `None`: any.
+    pub limit: Option<CommitLimit>,
+}
+
+/// How long a commit may take. What a run wrote counts as garbage some time after the run's end, so that a commit that comes
+/// later would name files which others have rightly deleted.
+#[derive(Debug, Clone, Copy)]
+pub struct CommitLimit {
+    /// For all attempts together.
+    pub time: Duration,
+    /// A request without an answer is given up after this; what became of it is unknown then.
+    pub request: Duration,
+    /// The run's own limits, if the run wrote files.
+    pub run: Option<RunLimit>,
+}
+
+/// What a run allows its commits.
+#[derive(Debug, Clone, Copy)]
+pub struct RunLimit {
+    /// No request is sent after this.
+    pub until: Deadline,
+    /// After this, files that the run wrote are looked at again before each request.
+    pub trusted_until: Deadline,
 }
 
 impl CommitContext {
@@ -110,7 +143,33 @@ impl CommitContext {
             min_wait: Duration::from_millis(100),
             max_wait: Duration::from_secs(60),
             summary: Vec::new(),
+            limit: None,
         }
+    }
+
+    /// When a commit that begins now must be over.
+    fn until(&self, clock: &dyn Clock) -> Option<Deadline> {
+        let limit = self.limit?;
+        let until = Deadline::new(clock, clock.now_ms(), limit.time);
+        Some(limit.run.map_or(until, |run| run.until.earliest(until)))
+    }
+
+    /// Sends one request, within the time for it.
+    async fn send(
+        &self,
+        table: &TableHandle,
+        until: Option<Deadline>,
+        clock: &dyn Clock,
+        requirements: Vec<TableRequirement>,
+        updates: Vec<TableUpdate>,
+    ) -> CommitOutcome {
+        let may_send = || may_send(until, clock);
+        let sending = table.catalog.commit_table(&table.ident, requirements, updates, &may_send);
+        let Some(limit) = self.limit else { return sending.await };
+        tokio::time::timeout(limit.request, sending).await.unwrap_or_else(|_| {
+            let seconds = limit.request.as_secs();
+            CommitOutcome::Unknown(Error::new(ErrorKind::CommitUnknown, format!("no answer within {seconds} s")))
+        })
     }
 
     /// As the table's `commit.retry.*` properties say, within reason: at most 100 retries and 10 minutes between two. What is
@@ -125,6 +184,17 @@ impl CommitContext {
             max_wait: wait("commit.retry.max-wait-ms").unwrap_or(defaults.max_wait),
             ..defaults
         }
+    }
+}
+
+/// An error once the time is over. Asked right before each request is sent.
+fn may_send(until: Option<Deadline>, clock: &dyn Clock) -> Result<()> {
+    match until {
+        Some(until) if until.left(clock).is_zero() => Err(Error::unavailable(
+            "the time for this commit is over (`limits.run-timeout`); nothing more is sent, since others may count the \
+             run's files as garbage by now",
+        )),
+        Some(_) | None => Ok(()),
     }
 }
 

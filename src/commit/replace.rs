@@ -8,11 +8,11 @@ use iceberg::spec::{DataContentType, DataFile, ManifestContentType, ManifestFile
 use iceberg::{TableRequirement, TableUpdate};
 
 use super::change::{Change, plan_change};
-use super::revalidate::{Verdict, check_results, inputs_live, revalidate};
+use super::revalidate::{Verdict, check_results, revalidate};
 use super::settle::{self, Fate, OpenRequest};
-use super::{CommitContext, CommitResult, Committed, StartSnapshot};
+use super::{CommitContext, CommitResult, Committed, StartSnapshot, may_send};
 use crate::catalog::{CommitOutcome, LoadedTable, Snapshot, SnapshotRef};
-use crate::clock::{Clock, snapshot_id};
+use crate::clock::{Clock, Deadline, snapshot_id};
 use crate::error::{Error, ErrorKind, Result};
 use crate::meta::splice::splice;
 use crate::meta::{
@@ -31,7 +31,7 @@ const READS: usize = 8;
 ///
 /// Before each attempt the table is loaded anew and the results are held against it. New files get the data sequence number of
 /// `start`; delete files that provably apply to nothing any more leave with the commit. Version 3 tables are refused. Metadata
-/// files of attempts that lost are deleted; data files never are.
+/// files of attempts that have provably lost are deleted; data files never are.
 pub async fn commit_rewrite(
     table: &TableHandle,
     start: &StartSnapshot,
@@ -48,13 +48,14 @@ pub async fn commit_rewrite(
         results,
         ctx,
         clock,
+        until: ctx.until(clock),
         snapshot_id: snapshot_id(clock.uuid()),
         manifests: HashMap::new(),
         reusable: None,
         attempts: Vec::new(),
         written: Vec::new(),
         open: Vec::new(),
-        inputs_live: true,
+        unseen: false,
         conflicts: 0,
         unknown_outcomes: 0,
     };
@@ -94,6 +95,7 @@ struct Commit<'a> {
     results: &'a [RewriteResult],
     ctx: &'a CommitContext,
     clock: &'a dyn Clock,
+    until: Option<Deadline>,
     /// The same for all attempts: at most one can be in the table, and it is found by this.
     snapshot_id: i64,
     /// Entries by manifest path; manifests are immutable.
@@ -101,10 +103,10 @@ struct Commit<'a> {
     reusable: Option<Reusable>,
     attempts: Vec<Attempt>,
     written: Vec<String>,
-    /// Requests whose fate is open.
+    /// Requests that were sent and may have been applied, or may still be, whatever was answered.
     open: Vec<OpenRequest>,
-    /// Whether all inputs were live at the head last looked at.
-    inputs_live: bool,
+    /// Whether a request was sent since the last look at the table.
+    unseen: bool,
     conflicts: u32,
     unknown_outcomes: u32,
 }
@@ -125,37 +127,52 @@ impl Commit<'_> {
     }
 
     async fn attempt(&mut self, number: u32) -> Step {
-        match self.table.refresh().await {
-            Ok(table) => self.table = table,
+        if let Err(error) = may_send(self.until, self.clock) {
+            return self.done(error).await;
+        }
+        match self.look().await {
+            Ok(Some(result)) => return Step::Done(Box::new(result)),
+            Ok(None) => {}
             Err(error) if error.kind() == ErrorKind::Unavailable => return Step::Again(error),
             Err(error) => return self.done(error).await,
         }
-        if let Some(result) = self.look_for_own().await {
-            return Step::Done(Box::new(result));
-        }
-        let prepared = match self.prepare(number).await {
+        let request = match self.prepare(number).await {
             Ok(Some(request)) => request,
             Ok(None) => return Step::Done(Box::new(self.committed(self.table.clone(), None).await)),
             Err(error) if error.kind() == ErrorKind::Unavailable => return Step::Again(error),
             Err(error) => return self.done(error).await,
         };
-        let outcome = self.table.catalog.commit_table(&self.table.ident, prepared.requirements, prepared.updates).await;
+        let (ctx, clock, mut open) = (self.ctx, self.clock, request.open);
+        let outcome = ctx.send(&self.table, self.until, clock, request.requirements, request.updates).await;
+        self.unseen |= !matches!(outcome, CommitOutcome::NotSent(_));
         match outcome {
-            CommitOutcome::Committed(loaded) if settle::has_snapshot(&loaded.metadata, self.snapshot_id) => {
+            CommitOutcome::Committed(loaded) if self.is_ours(&loaded) => {
                 let table = TableHandle { loaded: Arc::new(*loaded), ..self.table.clone() };
                 Step::Done(Box::new(self.committed(table, Some(self.snapshot_id)).await))
             }
             CommitOutcome::Conflict(error) => {
                 self.conflicts += 1;
+                open.denied = true;
+                self.open.push(open);
                 Step::Again(error)
             }
-            CommitOutcome::Refused(error) => self.done(error).await,
+            CommitOutcome::Refused(error) => {
+                open.denied = true;
+                self.open.push(open);
+                self.done(error).await
+            }
+            CommitOutcome::NotSent(error) => self.done(error).await,
             CommitOutcome::Committed(_) => {
                 let error = Error::new(ErrorKind::CommitUnknown, "the catalog's answer lacks the snapshot committed");
-                self.settle(prepared.open, error).await
+                self.settle(open, error).await
             }
-            CommitOutcome::Unknown(error) => self.settle(prepared.open, error).await,
+            CommitOutcome::Unknown(error) => self.settle(open, error).await,
         }
+    }
+
+    /// Whether this is the table that was planned for, with the snapshot made here.
+    fn is_ours(&self, loaded: &LoadedTable) -> bool {
+        loaded.metadata.uuid() == self.start.table_uuid && settle::has_snapshot(&loaded.metadata, self.snapshot_id)
     }
 
     /// Waits for the table to tell what became of a request whose answer was lost.
@@ -167,25 +184,41 @@ impl Commit<'_> {
         self.open.push(request);
         for check in 1..=settle::CHECKS {
             tokio::time::sleep(settle::backoff(self.ctx, check, self.clock.uuid())).await;
-            let Ok(table) = self.table.refresh().await else { continue };
-            self.table = table;
-            if let Some(result) = self.look_for_own().await {
-                return Step::Done(Box::new(result));
-            }
-            if self.open.is_empty() {
-                break;
+            match self.look().await {
+                Ok(Some(result)) => return Step::Done(Box::new(result)),
+                Ok(None) if self.open.is_empty() => break,
+                Ok(None) | Err(_) => {}
             }
         }
         Step::Again(error)
     }
 
-    /// Settles open requests by the metadata at hand; a result if one of them has been applied.
-    async fn look_for_own(&mut self) -> Option<CommitResult> {
+    /// Looks at the table, and settles open requests by what it says; a result if one of them has been applied.
+    async fn look(&mut self) -> Result<Option<CommitResult>> {
+        self.table = settle::look(&self.table, self.start.table_uuid).await?;
+        self.unseen = false;
         let metadata = self.table.loaded.metadata.clone();
         if settle::has_snapshot(&metadata, self.snapshot_id) {
-            return Some(self.committed(self.table.clone(), Some(self.snapshot_id)).await);
+            return Ok(Some(self.committed(self.table.clone(), Some(self.snapshot_id)).await));
         }
         self.open.retain(|request| settle::judge(&metadata, self.snapshot_id, *request) == Fate::Open);
+        Ok(None)
+    }
+
+    /// The look that must follow the last request. A catalog that is down for a moment is asked again.
+    async fn look_last(&mut self) -> Option<CommitResult> {
+        for attempt in 1..=settle::LAST_LOOKS {
+            match self.look().await {
+                Ok(result) => return result,
+                Err(error) if error.kind() == ErrorKind::Unavailable && attempt < settle::LAST_LOOKS => {
+                    tokio::time::sleep(settle::backoff(self.ctx, attempt, self.clock.uuid())).await;
+                }
+                Err(error) => {
+                    tracing::warn!(table = %self.table.name(), %error, "no look at the table after a commit request");
+                    break;
+                }
+            }
+        }
         None
     }
 
@@ -199,7 +232,6 @@ impl Commit<'_> {
             Some(start) => self.load_deletes(&loaded, start).await?,
             None => Vec::new(),
         };
-        self.inputs_live = inputs_live(&state, self.results);
         if revalidate(&state, self.start, &start_deletes, self.results)? == Verdict::AlreadyCommitted {
             return Ok(None);
         }
@@ -214,7 +246,37 @@ impl Commit<'_> {
         let mut writer = SnapshotWriter::new(store.as_ref(), &metadata, identity)?;
         let request = self.write(&mut writer, &state, &change, number).await;
         self.written.extend_from_slice(writer.written());
-        request.map(Some)
+        let request = request?;
+        self.require_files().await?;
+        Ok(Some(request))
+    }
+
+    /// Looks whether the files that the commit will add are still there, if they have been lying for a while: another process
+    /// may have taken them for those of a run that is over.
+    async fn require_files(&self) -> Result<()> {
+        let run = self.ctx.limit.and_then(|limit| limit.run);
+        if !run.is_some_and(|run| run.trusted_until.left(self.clock).is_zero()) {
+            return Ok(());
+        }
+        let outputs = self.results.iter().flat_map(|r| &r.added);
+        let outputs = outputs.map(|file| (file.file_path().to_owned(), Some(file.file_size_in_bytes())));
+        let manifests = self.reusable.iter().flat_map(|r| r.added.iter().chain(&r.spliced));
+        let manifests = manifests.map(|m| (m.manifest_path.clone(), u64::try_from(m.manifest_length).ok()));
+        let looks: Vec<_> = outputs.chain(manifests).map(|(path, bytes)| self.require_file(path, bytes)).collect();
+        futures::stream::iter(looks).buffer_unordered(READS).try_collect().await
+    }
+
+    async fn require_file(&self, path: String, bytes: Option<u64>) -> Result<()> {
+        match self.table.store.stat(&path).await? {
+            Some(found) if Some(found.size) == bytes => Ok(()),
+            found => {
+                let what = if found.is_some() { "has another size than was written" } else { "is gone" };
+                Err(Error::new(
+                    ErrorKind::Conflict,
+                    format!("{path}, written by this run, {what}: nothing was committed"),
+                ))
+            }
+        }
     }
 
     /// Live files of a snapshot.
@@ -280,7 +342,7 @@ impl Commit<'_> {
         let mut requirements = head_requirements(loaded);
         requirements.push(TableRequirement::CurrentSchemaIdMatch { current_schema_id: self.start.schema_id });
         requirements.push(TableRequirement::DefaultSpecIdMatch { default_spec_id: self.start.default_spec_id });
-        let open = OpenRequest { parent, sequence_number: snapshot.sequence_number() };
+        let open = OpenRequest { parent, sequence_number: snapshot.sequence_number(), denied: false };
         Ok(Request { requirements, updates: head_updates(loaded, snapshot), open })
     }
 
@@ -341,17 +403,24 @@ impl Commit<'_> {
         Step::Done(Box::new(self.give_up(error).await))
     }
 
-    /// The end without a commit that is known of.
+    /// The end without a commit that is known of. Files go only if each request that was sent has provably lost.
     async fn give_up(&mut self, error: Error) -> CommitResult {
-        // Outputs that are live may not be cleaned, nor may those of an unknown attempt on the ground that inputs are gone:
-        // that may mean that it won and that its snapshot has since been expired.
-        let doubtful = self.unknown_outcomes > 0 && !self.inputs_live;
-        if !self.open.is_empty() || doubtful || self.outputs_live() {
+        if self.unseen
+            && let Some(result) = self.look_last().await
+        {
+            return result;
+        }
+        if self.unseen || self.open.iter().any(|request| !request.denied) || self.outputs_live() {
             let error = Error::new(ErrorKind::CommitUnknown, error.to_string());
             return CommitResult::Unknown(error.context("commit of the rewrite could not be settled"));
         }
+        if !self.open.is_empty() {
+            return CommitResult::Denied(error);
+        }
         self.clean(&HashSet::new()).await;
-        CommitResult::NotCommitted(error)
+        // A lost answer is no riddle any more: another commit has taken the place of this one.
+        let lost = error.kind() == ErrorKind::CommitUnknown;
+        CommitResult::NotCommitted(if lost { Error::new(ErrorKind::Conflict, error.to_string()) } else { error })
     }
 
     fn outputs_live(&self) -> bool {
@@ -373,6 +442,8 @@ impl Commit<'_> {
             table,
             snapshot_id,
             removed_delete_files,
+            expired_snapshots: 0,
+            removed_refs: Vec::new(),
             conflicts,
             unknown_outcomes,
             incomplete: None,

@@ -95,12 +95,6 @@ pub(super) fn revalidate(
     Ok(Verdict::Valid)
 }
 
-/// Whether every input is live at the head.
-pub(super) fn inputs_live(head: &TableState, results: &[RewriteResult]) -> bool {
-    let live: HashSet<&str> = head.data_files.iter().map(|f| f.file_path.as_ref()).collect();
-    results.iter().flat_map(|r| &r.rewritten).all(|f| live.contains(f.file_path.as_ref()))
-}
-
 fn check_table(head: &TableState, start: &StartSnapshot) -> Result<()> {
     let metadata = &head.loaded.metadata;
     let now = StartSnapshot::at(&head.loaded, start.snapshot_id, start.sequence_number);

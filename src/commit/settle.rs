@@ -1,4 +1,4 @@
-//! A lost answer: find out what became of the commit.
+//! What became of a request, as the table tells: no answer tells it, since a request may have been delivered twice on its way.
 
 use std::time::Duration;
 
@@ -7,15 +7,22 @@ use uuid::Uuid;
 
 use super::CommitContext;
 use crate::catalog::Metadata;
+use crate::error::{Error, ErrorKind, Result};
+use crate::table::TableHandle;
 
 /// Looks at the table after a lost answer at most.
 pub(super) const CHECKS: u32 = 6;
 
-/// A request whose answer was lost: it added `snapshot_id` with `sequence_number` and required `main` to be at `parent`.
+/// Tries of the one look that must come after the last request, before anything is deleted.
+pub(super) const LAST_LOOKS: u32 = 3;
+
+/// A request that was sent: it added a snapshot with `sequence_number` and required `main` to be at `parent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct OpenRequest {
     pub(super) parent: Option<i64>,
     pub(super) sequence_number: i64,
+    /// Whether the answer said that it was not applied, rather than nothing.
+    pub(super) denied: bool,
 }
 
 /// What the table says about a request.
@@ -25,8 +32,19 @@ pub(super) enum Fate {
     Applied,
     /// It was not and never will be.
     Lost,
-    /// It was not yet, but might be still.
+    /// It was not yet, as far as can be seen, but might be still.
     Open,
+}
+
+/// The table as it is now. [`ErrorKind::Conflict`] if another table has taken its name: what that says settles nothing.
+pub(super) async fn look(table: &TableHandle, table_uuid: Uuid) -> Result<TableHandle> {
+    let fresh = table.refresh().await?;
+    let is = fresh.loaded.metadata.uuid();
+    if is != table_uuid {
+        let message = format!("another table has taken the name: uuid {table_uuid} became {is}");
+        return Err(Error::new(ErrorKind::Conflict, message));
+    }
+    Ok(fresh)
 }
 
 /// Whether the table has the snapshot, also if it has been expired since.
@@ -35,16 +53,20 @@ pub(super) fn has_snapshot(metadata: &Metadata, snapshot_id: i64) -> bool {
         || metadata.history().iter().any(|log| log.snapshot_id == snapshot_id)
 }
 
-/// The fate of a request to add a snapshot. A head that merely moved is no proof: it may be rolled back to the parent, and then
-/// the requirement holds again. A sequence number that has been used up is, since numbers only grow; version 1 has none.
+/// The fate of a request to add a snapshot.
+///
+/// A head that merely moved is no proof: it may be rolled back to the parent, and then the requirement holds again. Another
+/// snapshot with the request's sequence number is: numbers only grow and none is given twice, so the request neither was nor
+/// will be applied. If the number is used up but no snapshot has it, the one that had it has expired, and that may have been
+/// this one. Version 1 has no numbers.
 pub(super) fn judge(metadata: &Metadata, snapshot_id: i64, request: OpenRequest) -> Fate {
     if has_snapshot(metadata, snapshot_id) {
         return Fate::Applied;
     }
     let moved = metadata.current_snapshot_id() != request.parent;
     let numbered = metadata.format_version() != FormatVersion::V1;
-    let used_up = numbered && metadata.last_sequence_number() >= request.sequence_number;
-    if moved && used_up { Fate::Lost } else { Fate::Open }
+    let taken = numbered && metadata.snapshots().any(|s| s.sequence_number() == request.sequence_number);
+    if moved && taken { Fate::Lost } else { Fate::Open }
 }
 
 /// The wait before the `n`th attempt after the first (from 1): doubling, limited, with up to a tenth of jitter.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use iceberg::spec::{
-    Literal, NestedField, PartitionField, PrimitiveLiteral, PrimitiveType, StructType, TableMetadata, Type as IcebergType,
+    Literal, NestedField, PartitionField, PrimitiveLiteral, PrimitiveType, StructType, TableMetadata,
+    Type as IcebergType,
 };
 
 use super::avro::{Decoder, Field, Kind, Logical, Type};
@@ -56,12 +57,9 @@ impl Target {
 }
 
 /// Decodes a partition record without a spec: each value by the type it was written with, in the record's order.
-pub(crate) fn decode_as_written(mut decoder: Decoder<'_>, written: &Type) -> Result<Struct> {
-    let fields = written.fields().ok_or_else(|| decoder.error("partition is no record"))?;
-    let record = decoder.branch(written)?;
-    let fields = record.map(|_| fields).unwrap_or_default();
-    let values = fields.iter().map(|Field { ty, .. }| value(&mut decoder, ty, None));
-    Ok(Struct::from_iter(values.collect::<Result<Vec<_>>>()?))
+pub(crate) fn decode_as_written(mut decoder: Decoder<'_>, written: &Type) -> Result<PartitionValues> {
+    let fields = decoder.record(written)?.unwrap_or_default();
+    fields.iter().map(|Field { ty, .. }| value(&mut decoder, ty, None)).collect()
 }
 
 fn resolve(metadata: &TableMetadata, spec_id: i32) -> Result<(StructType, Vec<String>)> {

@@ -242,7 +242,7 @@ async fn run(
 /// Rows whose partition was computed are read again. Where inputs and outputs share a partition there is nothing to compute:
 /// what the manifests say of the inputs is taken for true, as every reader does.
 async fn prove_partitions(ctx: &RewriteContext, group: &FileGroup, files: &[WrittenFile]) -> Result<()> {
-    let metadata = &ctx.loaded.metadata;
+    let metadata = ctx.loaded.typed()?;
     let spec = metadata.partition_spec_by_id(group.output_spec_id).filter(|spec| !spec.is_unpartitioned());
     let Some(spec) = spec.filter(|_| group.partition.is_none()) else { return Ok(()) };
     let proof = Arc::new(PartitionProof::new(spec, metadata.current_schema())?);

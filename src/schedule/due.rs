@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::error::Result;
 use crate::policy::{Schedule, TablePolicy, human_duration};
 use crate::table::history::OwnRun;
+use crate::table::references::CLOCK_SKEW_LIMIT_MS;
 
 /// A cron time missed by less than this (a restart, a deployment) is made up for at a start; an older one is left to the next.
 const CATCH_UP: Duration = Duration::from_secs(60 * 60);
@@ -67,9 +68,11 @@ pub fn first_step(own: Option<&OwnRun>, policy: &TablePolicy, delay: Duration, n
     let Some(own) = own else {
         return first_rewrite(policy, now_ms);
     };
+    // A run from the future was made by a clock that has been set back since.
+    let started_ms = own.run_id.started_ms().min(now_ms);
     let since_ms = match policy.schedule {
-        Schedule::Every(_) => own.run_id.started_ms(),
-        Schedule::Cron(_) => own.run_id.started_ms().max(catch_up_from(now_ms)),
+        Schedule::Every(_) => started_ms,
+        Schedule::Cron(_) => started_ms.max(catch_up_from(now_ms)),
     };
     if !own.complete {
         let next = NextStep::new(Step::RewriteDataFiles, now_ms, "the last run was cut short");
@@ -78,7 +81,7 @@ pub fn first_step(own: Option<&OwnRun>, policy: &TablePolicy, delay: Duration, n
     // Whether the clean-up was done cannot be seen in the table. It is idempotent, so it is done, even if the schedule's next
     // time has come as well: with a delay longer than the schedule's period, a process that is restarted now and then would
     // otherwise compact again each time and never clean up.
-    let at_ms = after_commit(own.committed_ms, delay).max(now_ms);
+    let at_ms = after_commit(own.committed_ms, delay, now_ms);
     let next = NextStep::new(Step::CleanUp, at_ms, "delay after the last commit of the last run");
     Ok(Standing { next, since_ms })
 }
@@ -101,13 +104,13 @@ fn first_rewrite(policy: &TablePolicy, now_ms: i64) -> Result<Standing> {
 
 /// After compaction, whether or not it found work: the clean-ups, once the newest own commit is old enough.
 pub fn after_rewrite(last_own_commit_ms: Option<i64>, delay: Duration, now_ms: i64) -> NextStep {
-    let at_ms = last_own_commit_ms.map_or(now_ms, |committed| after_commit(committed, delay).max(now_ms));
+    let at_ms = last_own_commit_ms.map_or(now_ms, |committed| after_commit(committed, delay, now_ms));
     NextStep::new(Step::CleanUp, at_ms, "delay after the last commit")
 }
 
 /// After the clean-ups: the schedule's next time after `since_ms`, at once if that has passed.
 pub fn after_clean_up(since_ms: i64, policy: &TablePolicy, now_ms: i64) -> Result<NextStep> {
-    let at_ms = policy.schedule.next_after(since_ms, &policy.zone()?)?;
+    let at_ms = policy.schedule.next_after(since_ms.min(now_ms), &policy.zone()?)?;
     Ok(NextStep::new(Step::RewriteDataFiles, at_ms.max(now_ms), "schedule"))
 }
 
@@ -228,8 +231,14 @@ fn catch_up_from(now_ms: i64) -> i64 {
     now_ms.saturating_sub(millis(CATCH_UP))
 }
 
-fn after_commit(committed_ms: i64, delay: Duration) -> i64 {
-    committed_ms.saturating_add(millis(delay))
+/// When the delay after a commit is over, at the earliest now. A commit from the future, by more than clocks may differ, was
+/// dated by a clock that has been set back since. Nobody knows how old it is, and to wait for that time might take days: the
+/// clean-ups are due, and they refuse a table from the future themselves.
+fn after_commit(committed_ms: i64, delay: Duration, now_ms: i64) -> i64 {
+    if committed_ms.saturating_sub(now_ms) > CLOCK_SKEW_LIMIT_MS {
+        return now_ms;
+    }
+    committed_ms.saturating_add(millis(delay)).max(now_ms)
 }
 
 fn millis(duration: Duration) -> i64 {

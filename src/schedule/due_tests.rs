@@ -249,3 +249,19 @@ fn a_new_policy_moves_what_is_to_come_and_nothing_that_is_due() {
         assert_eq!(after(&wait(step, NOW), false, Some(NOW)), (step, 0), "due already");
     }
 }
+
+#[test]
+fn a_run_from_the_future_makes_nobody_wait_for_its_time() {
+    let policy = every(60);
+    for ahead in [11 * MINUTE, 48 * HOUR] {
+        let ahead_run = own(NOW + ahead - MINUTE, NOW + ahead, true);
+        assert_eq!(first(Some(&ahead_run), &policy, NOW), (Step::CleanUp, 0, NOW));
+        assert_eq!(after_rewrite(Some(NOW + ahead), DELAY, NOW).at_ms, NOW);
+        let next = after_clean_up(NOW + ahead, &policy, NOW).expect("valid");
+        assert_eq!(next.at_ms, NOW + HOUR, "a period from now on");
+        let cron = after_clean_up(NOW + ahead, &cron("30 5 * * *"), NOW).expect("valid");
+        assert_eq!(cron.at_ms, NOW + 30 * MINUTE);
+    }
+    // Clocks of catalog and daemon differ a little all the time.
+    assert_eq!(after_rewrite(Some(NOW + MINUTE), DELAY, NOW).at_ms, NOW + 31 * MINUTE);
+}

@@ -121,7 +121,7 @@ impl Entry {
             (Change::Policy, Some(_)) => {}
             (Change::Policy, None) => {
                 self.look = Some(Look { failures, before: Some(self.next.clone()) });
-                self.next = look_now(now_ms, "its policy changed");
+                self.next = look_now(now_ms, "its policy changed, or the clock was set back");
             }
             (Change::Catalog | Change::Left, look) => {
                 // Where it stands is found out anew, but a wait after a failure stays. It may be one in which nothing may be
@@ -133,6 +133,16 @@ impl Entry {
                 self.next = look_now(now_ms, "its catalog changed");
             }
         }
+    }
+
+    /// The wall clock was set back by so much: what it was to wait for is found out anew. A wait after a failure goes on for the
+    /// time that is left of it.
+    pub(super) fn clock_set_back(&mut self, by_ms: i64, now_ms: i64) {
+        let before = self.look.as_mut().and_then(|look| look.before.as_mut());
+        for next in [Some(&mut self.next), before].into_iter().flatten() {
+            next.at_ms = next.at_ms.saturating_sub(by_ms);
+        }
+        self.reconsider(Change::Policy, now_ms);
     }
 
     /// An operator wants a compaction now.

@@ -12,6 +12,7 @@ pub mod neighbours;
 pub mod plan_table;
 pub mod rewrite_data_files;
 pub mod run_table;
+mod run_time;
 pub mod scheduler;
 pub mod settings;
 mod silence;

@@ -3,7 +3,8 @@
 //! ```text
 //! groups --(at most max-concurrent-file-group-rewrites)--> results --(batches)--> commits, one at a time
 //! ```
-//! Outputs are deleted only when their commit was definitely refused or never sent. An unknown commit ends the run.
+//! Outputs are deleted only if their commit was never sent, or can provably not be in the table, now or later. An unknown commit
+//! ends the run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
 use crate::clock::Stopwatch;
-use crate::commit::{CommitContext, CommitResult, StartSnapshot, commit_rewrite};
+use crate::commit::{CommitContext, CommitResult, RunLimit, StartSnapshot, commit_rewrite};
 use crate::error::{Error, ErrorKind, Result};
 use crate::inspect::inspect_table;
 use crate::plan::{FileGroup, RewritePlan, changed_since_last_rewrite, check_rewrite_plan, plan_rewrite_data_files};
@@ -23,6 +24,7 @@ use crate::report::run_report::{RewriteReport, outcome_of};
 use crate::rewrite::{Phase, Progress, RewriteContext, RewriteResult, rewrite_file_group};
 use crate::run_id::{RunId, SUMMARY_PLANNED_SNAPSHOT, SUMMARY_RUN_COMPLETE};
 use crate::schedule::env::Env;
+use crate::schedule::run_time;
 use crate::storage::delete_files::{Proof, delete_files};
 use crate::table::TableHandle;
 use crate::telemetry::{self, phase_span};
@@ -157,6 +159,7 @@ struct Rewriting<'a> {
     progress: Arc<Progress>,
     /// Stops the groups: cancelled with the process, or when the run is given up.
     cancel: CancellationToken,
+    limit: RunLimit,
     /// Whether no further commit is to be tried.
     given_up: bool,
     /// Results waiting for the next commit.
@@ -195,6 +198,7 @@ impl<'a> Rewriting<'a> {
             start,
             progress,
             cancel: env.cancel.child_token(),
+            limit: run_time::run_limit(env.clock.as_ref(), run_id, env.run_timeout),
             given_up: false,
             batch: Vec::new(),
             groups_per_commit: groups_per_commit.max(1),
@@ -291,6 +295,7 @@ impl<'a> Rewriting<'a> {
             (SUMMARY_RUN_COMPLETE, complete.to_string()),
             (SUMMARY_PLANNED_SNAPSHOT, start.snapshot_id.to_string()),
         ];
+        context.limit = Some(run_time::commit_limit(self.env.run_timeout, Some(self.limit)));
         self.stopwatch.end(REWRITE);
         self.progress.enter(Phase::Commit);
         let committing = commit_rewrite(&self.table, &start, &batch, &context, self.env.clock.as_ref());
@@ -310,19 +315,12 @@ impl<'a> Rewriting<'a> {
             }
             CommitResult::NotCommitted(error) => {
                 tracing::warn!(table = %self.table.name(), %error, "commit refused; its new files are deleted");
-                self.report.note(&error);
-                if error.kind() == ErrorKind::Conflict {
-                    self.report.conflicts += 1;
-                    self.report.conflicted_groups += batch.len();
-                } else {
-                    self.report.failed_groups += batch.len();
-                }
+                self.count_refused(&batch, &error);
                 self.discard(&batch).await;
-                self.failed_commits += 1;
-                let allowed = self.policy.rewrite_data_files.partial_progress;
-                if self.failed_commits > allowed.max_failed_commits.unwrap_or(allowed.max_commits) {
-                    self.give_up();
-                }
+            }
+            CommitResult::Denied(error) => {
+                tracing::warn!(table = %self.table.name(), %error, "commit refused; its new files stay until the run counts as over");
+                self.count_refused(&batch, &error);
             }
             CommitResult::Unknown(error) => {
                 tracing::error!(table = %self.table.name(), %error, "commit outcome unknown; nothing is deleted");
@@ -332,6 +330,22 @@ impl<'a> Rewriting<'a> {
                 self.report.failed_groups += batch.len();
                 self.give_up();
             }
+        }
+    }
+
+    /// After too many refusals nothing more is committed.
+    fn count_refused(&mut self, batch: &[RewriteResult], error: &Error) {
+        self.report.note(error);
+        if error.kind() == ErrorKind::Conflict {
+            self.report.conflicts += 1;
+            self.report.conflicted_groups += batch.len();
+        } else {
+            self.report.failed_groups += batch.len();
+        }
+        self.failed_commits += 1;
+        let allowed = self.policy.rewrite_data_files.partial_progress;
+        if self.failed_commits > allowed.max_failed_commits.unwrap_or(allowed.max_commits) {
+            self.give_up();
         }
     }
 
@@ -349,7 +363,7 @@ impl<'a> Rewriting<'a> {
         }
     }
 
-    /// Deletes outputs that are definitely in no snapshot.
+    /// Deletes outputs that are in no snapshot and will be in none.
     async fn discard(&self, batch: &[RewriteResult]) {
         let paths: Vec<String> = batch.iter().flat_map(|r| &r.added).map(|file| file.file_path().to_owned()).collect();
         let report = delete_files(self.table.store.as_ref(), &paths, Proof::OwnUncommittedOutput(self.run_id)).await;

@@ -8,8 +8,8 @@ use serde::Serialize;
 use tracing::{Instrument, Span};
 
 use crate::clean::{
-    CANDIDATES_PER_RUN, Elsewhere, ExpireOutcome, ExpireReport, OrphanReport, OrphanRequest, Refused, expire_snapshots,
-    remove_orphan_files,
+    CANDIDATES_PER_RUN, Elsewhere, ExpireOutcome, ExpireReport, OrphanReport, OrphanRequest, Refused,
+    clock_apart_from_catalog, expire_snapshots, remove_orphan_files,
 };
 use crate::commit::CommitContext;
 use crate::error::{Error, ErrorKind, Result};
@@ -23,6 +23,7 @@ use crate::schedule::env::Env;
 use crate::schedule::fleet::Fleet;
 use crate::schedule::neighbours::{Others, Own, Surroundings};
 use crate::schedule::rewrite_data_files::{Watcher, rewrite_data_files};
+use crate::schedule::run_time;
 use crate::table::TableHandle;
 use crate::table::history::last_own_run;
 use crate::telemetry;
@@ -198,13 +199,19 @@ impl Subject {
 
 /// Compacts, and says when the clean-ups are due.
 ///
-/// The run stops when nine tenths of the run timeout are over. The rest is left to the last commit: after the timeout any
-/// file of the run that is in no snapshot counts as garbage.
+/// The run stops when nine tenths of the run timeout are over; the rest is left to the last commit. How its time is divided
+/// stands in `run_time.rs`.
 pub async fn rewrite_step(env: &Env, subject: &Subject, run: Run, watcher: &Watcher<'_>) -> StepDone {
+    // Others tell by the run's id when the run began, and with it when its files are garbage.
+    if let Some(detail) = clock_apart_from_catalog(&subject.table, env.clock.now_ms()) {
+        let report = RewriteReport::failed(&Error::unsupported(format!("refused (clock_skew): {detail}")));
+        let other = subject.clean_up_due(env.clock.now_ms());
+        return StepDone { report: StepReport::RewriteDataFiles(Box::new(report)), other };
+    }
     let _active = env.active.enter(run.run_id);
     let limited = Env { cancel: env.cancel.child_token(), ..env.clone() };
     let spent = between(run.run_id.started_ms(), env.clock.now_ms());
-    let left = (env.run_timeout / 10 * 9).saturating_sub(spent);
+    let left = run_time::works_for(env.run_timeout).saturating_sub(spent);
     let policy = &subject.resolved.policy;
     let rewriting = rewrite_data_files(&limited, &subject.table, policy, subject.commit_interval, run.run_id, watcher);
     let span = telemetry::action_span(Action::RewriteDataFiles.as_str());
@@ -300,7 +307,8 @@ async fn expire(env: &Env, subject: &Subject, run: Run, around: &Surroundings, r
     let now = env.clock.now_ms();
     match plan_expire_snapshots(&subject.table.loaded, policy, subject.commit_interval, now, &[]) {
         Ok(plan) => {
-            let context = CommitContext::of_table(run.run_id, &subject.table.loaded.metadata);
+            let mut context = CommitContext::of_table(run.run_id, &subject.table.loaded.metadata);
+            context.limit = Some(run_time::commit_limit(env.run_timeout, None));
             let expiry = expire_snapshots(&subject.table, &plan, &context, env.clock.as_ref(), around.for_expiry());
             report.expire_snapshots = Some(expiry.boxed().await);
         }
@@ -336,7 +344,7 @@ impl Subject {
         OrphanRequest {
             policy: &self.resolved.policy,
             commit_interval: self.commit_interval,
-            run_timeout: env.run_over_after.get(),
+            run_timeout: run_time::over_after(env.run_over_after.get()),
             now_ms: env.clock.now_ms(),
             is_active,
             neighbours,

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
+use tokio::time::Instant;
 
+use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::policy::TableName;
 use crate::report::events::Reporter;
@@ -39,6 +41,7 @@ pub struct Scheduler {
     left_paused: HashMap<TableName, Pause>,
     tables: HashMap<TableName, Entry>,
     silence: Silence,
+    wall_clock: WallClock,
     workers: JoinSet<Finished>,
     /// Workers that wait for what other tables need.
     asking: watch::Receiver<usize>,
@@ -50,6 +53,7 @@ impl Scheduler {
     /// A scheduler for the tables of the settings' fleet. The settings' run timeout takes the place of the environment's.
     pub fn new(env: Env, settings: watch::Receiver<Settings>, reporter: Arc<Reporter>, orders: Orders) -> Self {
         let current = settings.borrow().clone();
+        let wall_clock = WallClock::look(env.clock.as_ref());
         let mut scheduler = Self {
             shared: Shared { env, fleet: current.fleet.clone(), reporter },
             settings,
@@ -58,6 +62,7 @@ impl Scheduler {
             paused: None,
             left_paused: HashMap::new(),
             silence: Silence::default(),
+            wall_clock,
             tables: HashMap::new(),
             workers: JoinSet::new(),
             asking: current.fleet.waiting(),
@@ -92,6 +97,7 @@ impl Scheduler {
                 _ = tick.tick() => {}
             }
             self.heartbeat();
+            self.watch_clock();
             self.start_due();
         }
         drop((discovery, found));
@@ -106,6 +112,19 @@ impl Scheduler {
 
     fn heartbeat(&self) {
         self.shared.reporter.heartbeat(self.now_ms());
+    }
+
+    /// Waits are for times of the wall clock. If that is set back, they lie too far ahead, perhaps by days.
+    fn watch_clock(&mut self) {
+        let Some(by_ms) = self.wall_clock.set_back(self.shared.env.clock.as_ref()) else { return };
+        tracing::warn!(by_ms, "the clock was set back; all due times are found anew");
+        let now = self.now_ms();
+        let mut changed = Vec::new();
+        for (name, entry) in &mut self.tables {
+            entry.clock_set_back(by_ms, now);
+            changed.push(name.clone());
+        }
+        changed.iter().for_each(|name| self.tell_wait(name));
     }
 
     fn now_ms(&self) -> i64 {
@@ -321,6 +340,35 @@ impl Scheduler {
     }
 }
 
+/// The wall clock beside the steady one.
+struct WallClock {
+    wall_ms: i64,
+    steady: Instant,
+}
+
+impl WallClock {
+    /// Longest step back that changes nothing.
+    const BORNE_MS: i64 = 60_000;
+
+    fn look(clock: &dyn Clock) -> Self {
+        Self { wall_ms: clock.now_ms(), steady: clock.steady() }
+    }
+
+    /// By how much the wall clock has been set back since, if that is more than is borne. Then counting begins anew, and so it
+    /// does when the wall clock goes forward.
+    fn set_back(&mut self, clock: &dyn Clock) -> Option<i64> {
+        let now = Self::look(clock);
+        let passed = now.steady.saturating_duration_since(self.steady).as_millis();
+        let expected_ms = self.wall_ms.saturating_add(i64::try_from(passed).unwrap_or(i64::MAX));
+        let back_ms = expected_ms.saturating_sub(now.wall_ms);
+        if (0..=Self::BORNE_MS).contains(&back_ms) {
+            return None;
+        }
+        *self = now;
+        Some(back_ms).filter(|back_ms| *back_ms > 0)
+    }
+}
+
 fn known<'t>(tables: &'t mut HashMap<TableName, Entry>, name: &TableName) -> Result<&'t mut Entry> {
     tables.get_mut(name).filter(|entry| !entry.gone).ok_or_else(|| {
         let message = format!("{name} is not maintained: no catalog lists it, or no policy matches it");
@@ -373,5 +421,28 @@ impl Shared {
                 due::after_clean_up(run.since_ms, &policy, now_ms).ok()
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::SetClock;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_wall_clock_that_goes_back_by_more_than_a_minute_counts_as_set_back() {
+        let clock = SetClock::new(1_000_000_000);
+        let mut wall = WallClock::look(&clock);
+        let mut step = async |wall_ms: i64, steady_s: u64| {
+            clock.advance(wall_ms);
+            tokio::time::advance(Duration::from_secs(steady_s)).await;
+            wall.set_back(&clock)
+        };
+        assert_eq!(step(3_600_000, 3600).await, None, "time passes");
+        assert_eq!(step(-30_000, 0).await, None);
+        assert_eq!(step(-31_000, 0).await, Some(61_000), "two small steps make a large one");
+        assert_eq!(step(0, 0).await, None, "told once");
+        assert_eq!(step(172_800_000, 0).await, None, "forward");
+        assert_eq!(step(-172_800_000 + 5_000, 5).await, Some(172_800_000), "and back");
     }
 }

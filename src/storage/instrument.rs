@@ -99,6 +99,10 @@ impl Store for InstrumentedStore {
         self.observer.observe("delete", outcome, start.elapsed().as_secs_f64());
         results
     }
+
+    async fn time_ms(&self, near: &str) -> Result<Option<i64>> {
+        timed(&self.observer, "stat", self.inner.time_ms(near)).await
+    }
 }
 
 struct InstrumentedWriter {

@@ -120,12 +120,38 @@ impl Store for LocalStore {
         futures::stream::unfold(receiver, |mut r| async { r.recv().await.map(|file| (file, r)) }).boxed()
     }
 
+    async fn time_ms(&self, near: &str) -> Result<Option<i64>> {
+        let (near, path, unique) = (disk_path(near)?, near.to_owned(), self.clock.uuid());
+        blocking(move || {
+            let made = made_now(&near, &path, unique)?;
+            let metadata = made.metadata().map_err(|e| io_error("stat", &path, &e))?;
+            Ok(describe(path, &metadata).last_modified_ms)
+        })
+        .await
+    }
+
     async fn delete_batch(&self, paths: &[String]) -> Vec<Result<()>> {
         let paths = paths.to_vec();
         let count = paths.len();
         let work = blocking(move || Ok(paths.iter().map(|path| delete(path)).collect::<Vec<_>>())).await;
         work.unwrap_or_else(|e| (0..count).map(|_| Err(e.clone())).collect())
     }
+}
+
+/// An empty file beside `near`, dated by the file system as any other, that is gone when it is closed: one without a name where
+/// the file system has such, so that nothing is left behind whatever happens.
+fn made_now(near: &Path, path: &str, unique: uuid::Uuid) -> Result<File> {
+    #[cfg(target_os = "linux")]
+    if let Some(directory) = near.parent() {
+        use std::os::unix::fs::OpenOptionsExt;
+        let flags = rustix::fs::OFlags::TMPFILE.bits().cast_signed();
+        if let Ok(file) = OpenOptions::new().write(true).custom_flags(flags).open(directory) {
+            return Ok(file);
+        }
+    }
+    let target = near.with_file_name("clock");
+    let mut writer = LocalWriter::create(target, path.to_owned(), unique)?;
+    writer.file.take().ok_or_else(|| writer.closed())
 }
 
 /// A path below a file is absent just like one that nothing has made.

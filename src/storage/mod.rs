@@ -64,6 +64,11 @@ pub trait Store: Send + Sync {
     fn list(&self, prefix: &str) -> BoxStream<'static, Result<ListedFile>>;
     /// Deletes files, each with its own result; a file that is already gone counts as deleted.
     async fn delete_batch(&self, paths: &[String]) -> Vec<Result<()>>;
+    /// What the clock of the store of `near`, a file in it, shows now, milliseconds since the epoch: the clock that dates its
+    /// files. `None` if there is no way to tell.
+    async fn time_ms(&self, _near: &str) -> Result<Option<i64>> {
+        Ok(None)
+    }
 }
 
 /// A shared store.

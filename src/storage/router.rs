@@ -56,6 +56,10 @@ impl Store for Router {
         }
     }
 
+    async fn time_ms(&self, near: &str) -> Result<Option<i64>> {
+        self.pick(near)?.time_ms(near).await
+    }
+
     async fn delete_batch(&self, paths: &[String]) -> Vec<Result<()>> {
         let mut results: Vec<Result<()>> = Vec::with_capacity(paths.len());
         let (mut local, mut s3) = (Vec::new(), Vec::new());

@@ -24,13 +24,13 @@ use tokio::sync::Semaphore;
 
 use super::credentials::Settings;
 use super::path::SplitPath;
-use super::s3_operator::{self, Bucket, Keys, READ_BACKOFF};
+use super::s3_operator::{self, Bucket, Dates, Keys, READ_BACKOFF};
 use super::s3_writer::S3Writer;
 use super::{ListedFile, Store, StoreWriter};
 use crate::catalog::RequestObserver;
 use crate::clock::Clock;
 use crate::error::{Context, Error, ErrorKind, Result};
-use crate::http_client::{self, Backoff};
+use crate::http_client::{self, Backoff, ToldTime};
 use crate::permit::WritePermit;
 
 /// Property: whether the store honours `If-None-Match: *`; true unless set.
@@ -56,6 +56,8 @@ struct Inner {
     requests: Semaphore,
     clock: Arc<dyn Clock>,
     observer: Arc<dyn RequestObserver>,
+    /// What the answers told of the store's clock.
+    told_time: Arc<ToldTime>,
     /// Asked before each delete: taking a batch apart can take long.
     may_delete: WritePermit,
 }
@@ -79,6 +81,7 @@ impl S3Store {
             requests: Semaphore::new(REQUESTS_MAX),
             clock,
             observer,
+            told_time: Arc::default(),
             may_delete,
         };
         Self { inner: Arc::new(inner) }
@@ -108,7 +111,8 @@ impl Inner {
             None => {
                 let properties = self.settings.properties(&id.1);
                 let keys = self.settings.renewable().then(|| Keys::new(&self.settings, &id.1, &self.clock));
-                let bucket = s3_operator::build(parts.authority, &properties, keys, &self.observer)?;
+                let dates = Dates { told: Arc::clone(&self.told_time), clock: Arc::clone(&self.clock) };
+                let bucket = s3_operator::build(parts.authority, &properties, keys, dates, &self.observer)?;
                 buckets.insert(id, bucket.clone());
                 bucket
             }
@@ -293,6 +297,15 @@ impl Store for S3Store {
             Ok(listing.next().await?.map(|file| (file, listing)))
         })
         .boxed()
+    }
+
+    async fn time_ms(&self, near: &str) -> Result<Option<i64>> {
+        // Any answer tells, also one that says no.
+        let asked = self.stat(near).await;
+        match self.inner.told_time.now_ms(self.inner.clock.as_ref()) {
+            None => asked.map(|_| None),
+            told => Ok(told),
+        }
     }
 
     async fn delete_batch(&self, paths: &[String]) -> Vec<Result<()>> {

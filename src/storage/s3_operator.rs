@@ -5,10 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use opendal::Operator;
 use opendal::layers::{HttpClientLayer, RetryEvent, RetryLayer, TimeoutLayer};
-use opendal::raw::{Accessor, HttpClient};
+use opendal::raw::{Accessor, HttpBody, HttpClient, HttpFetch};
 use opendal::services::S3;
+use opendal::{Buffer, Operator};
 use reqsign_aws_v4::Credential;
 use reqsign_core::{ProvideCredential, ProvideCredentialChain};
 
@@ -16,7 +16,7 @@ use super::credentials::{self, Settings};
 use crate::catalog::RequestObserver;
 use crate::clock::Clock;
 use crate::error::{Context, Error, ErrorKind, Result};
-use crate::http_client::{self, Backoff};
+use crate::http_client::{self, Backoff, ToldTime};
 
 /// Time for one request without a body, and for one piece of a body.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -73,6 +73,26 @@ impl ProvideCredential for Keys {
     }
 }
 
+/// Where the dates of answers are noted.
+pub(super) struct Dates {
+    pub(super) told: Arc<ToldTime>,
+    pub(super) clock: Arc<dyn Clock>,
+}
+
+/// A client that notes the date of each answer.
+struct DatedClient {
+    client: reqwest::Client,
+    dates: Dates,
+}
+
+impl HttpFetch for DatedClient {
+    async fn fetch(&self, request: http::Request<Buffer>) -> opendal::Result<http::Response<HttpBody>> {
+        let answer = self.client.fetch(request).await?;
+        self.dates.told.note(answer.headers(), self.dates.clock.as_ref());
+        Ok(answer)
+    }
+}
+
 fn config_error(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Config, message)
 }
@@ -83,6 +103,7 @@ pub(super) fn build(
     bucket: &str,
     properties: &HashMap<String, String>,
     keys: Option<Keys>,
+    dates: Dates,
     observer: &Arc<dyn RequestObserver>,
 ) -> Result<Bucket> {
     credentials::remote_signing(properties)?;
@@ -136,7 +157,7 @@ pub(super) fn build(
     let fail = |e: opendal::Error| config_error(e.to_string());
     let operator = Operator::new(builder).map_err(fail).context(|| format!("reach bucket {bucket}"))?.finish();
     let once = operator
-        .layer(HttpClientLayer::new(HttpClient::with(client)))
+        .layer(HttpClientLayer::new(HttpClient::with(DatedClient { client, dates })))
         .layer(TimeoutLayer::new().with_timeout(REQUEST_TIMEOUT).with_io_timeout(REQUEST_TIMEOUT));
     let observer = Arc::clone(observer);
     let notify = move |event: RetryEvent<'_>| {
@@ -165,7 +186,8 @@ mod tests {
 
     fn try_build(bucket: &str, pairs: &[(&str, &str)]) -> Result<Bucket> {
         let properties = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        build(bucket, &properties, None, &(Arc::new(NoObserver) as Arc<dyn RequestObserver>))
+        let dates = Dates { told: Arc::default(), clock: crate::clock::SystemClock::shared() };
+        build(bucket, &properties, None, dates, &(Arc::new(NoObserver) as Arc<dyn RequestObserver>))
     }
 
     #[test]

@@ -207,6 +207,10 @@ impl Store for FaultyStore {
         Ok(Box::new(FaultyWriter { store: self.clone(), path: path.to_owned(), inner }))
     }
 
+    async fn time_ms(&self, near: &str) -> Result<Option<i64>> {
+        self.inner.time_ms(near).await
+    }
+
     fn list(&self, prefix: &str) -> BoxStream<'static, Result<ListedFile>> {
         let (this, prefix) = (self.clone(), prefix.to_owned());
         let listing = async move {

@@ -10,7 +10,7 @@ use iceberg::spec::{TableMetadata, TableMetadataBuilder};
 use iceberg::{NamespaceIdent, TableCreation, TableIdent, TableRequirement, TableUpdate};
 use serde_json::Value;
 
-use crate::catalog::{Catalog, CommitOutcome, LoadedTable};
+use crate::catalog::{Catalog, CommitOutcome, LoadedTable, MaySend};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sandbox::untyped;
@@ -43,6 +43,40 @@ pub enum CommitFault {
     Pretended,
     /// Something else happens first (a racing writer), then the commit is treated properly.
     After(Meanwhile),
+    /// What becomes of the request and what the answer says do not go together; then something else happens.
+    Told(Delivery, Answer, Meanwhile),
+}
+
+/// What becomes of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// It is applied, unless a requirement fails.
+    Applied,
+    /// It never arrives.
+    Lost,
+    /// It arrives at [`MemoryCatalog::deliver_late`].
+    Late,
+}
+
+/// What the caller hears.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// A requirement failed.
+    Conflict,
+    /// No, for another reason.
+    Refused,
+    /// Nothing.
+    Unknown,
+}
+
+impl Answer {
+    fn outcome(self) -> CommitOutcome {
+        match self {
+            Self::Conflict => CommitOutcome::Conflict(Error::new(ErrorKind::Conflict, "injected fault: conflict")),
+            Self::Refused => CommitOutcome::Refused(Error::new(ErrorKind::Internal, "injected fault: refused")),
+            Self::Unknown => lost(),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -53,6 +87,7 @@ struct State {
     late: Vec<CommitRequest>,
     last: Option<CommitRequest>,
     load_failures: usize,
+    time_ms: Option<i64>,
     loads: usize,
     commits: usize,
 }
@@ -108,6 +143,11 @@ impl MemoryCatalog {
         Ok(loaded)
     }
 
+    /// A table's metadata as a document.
+    pub fn document(&self, table: &TableIdent) -> Option<Value> {
+        self.state().tables.get(table).map(|(_, document)| document.as_ref().clone())
+    }
+
     /// Forgets a table; its files stay.
     pub fn drop_table(&self, table: &TableIdent) {
         self.state().tables.remove(table);
@@ -121,6 +161,11 @@ impl MemoryCatalog {
     /// Lets the next loads fail as if the catalog were down.
     pub fn fail_loads(&self, count: usize) {
         self.state().load_failures = count;
+    }
+
+    /// Lets the catalog tell this time, milliseconds since the epoch; it tells none unless set.
+    pub fn tell_time_ms(&self, time_ms: Option<i64>) {
+        self.state().time_ms = time_ms;
     }
 
     /// Loads asked for so far.
@@ -286,12 +331,20 @@ impl Catalog for MemoryCatalog {
         LoadedTable::from_metadata_json(location.clone(), document)
     }
 
+    fn time_ms(&self) -> Option<i64> {
+        self.state().time_ms
+    }
+
     async fn commit_table(
         &self,
         table: &TableIdent,
         requirements: Vec<TableRequirement>,
         updates: Vec<TableUpdate>,
+        may_send: MaySend<'_>,
     ) -> CommitOutcome {
+        if let Err(error) = may_send() {
+            return CommitOutcome::NotSent(error);
+        }
         let fault = {
             let mut state = self.state();
             state.commits += 1;
@@ -299,11 +352,16 @@ impl Catalog for MemoryCatalog {
             state.faults.pop_front()
         };
         match fault {
-            Some(CommitFault::Conflict) => {
-                return CommitOutcome::Conflict(Error::new(ErrorKind::Conflict, "injected fault: conflict"));
-            }
-            Some(CommitFault::Refused) => {
-                return CommitOutcome::Refused(Error::new(ErrorKind::Internal, "injected fault: refused"));
+            Some(CommitFault::Conflict) => return Answer::Conflict.outcome(),
+            Some(CommitFault::Refused) => return Answer::Refused.outcome(),
+            Some(CommitFault::Told(delivery, answer, then)) => {
+                match delivery {
+                    Delivery::Applied => drop(self.apply(table, &requirements, updates).await),
+                    Delivery::Late => self.state().late.push((table.clone(), requirements, updates)),
+                    Delivery::Lost => {}
+                }
+                then().await;
+                return answer.outcome();
             }
             Some(CommitFault::UnknownNotApplied) => return lost(),
             Some(CommitFault::UnknownLate) => {

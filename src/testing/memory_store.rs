@@ -39,6 +39,7 @@ struct State {
     objects: BTreeMap<Key, Object>,
     deleted: Vec<String>,
     now_ms: i64,
+    told_ms: Option<i64>,
     order: ListOrder,
 }
 
@@ -77,6 +78,11 @@ impl MemoryStore {
         self.state().now_ms = now_ms;
     }
 
+    /// Lets the store tell this time, milliseconds since the epoch; it tells none unless set.
+    pub fn tell_time_ms(&self, time_ms: Option<i64>) {
+        self.state().told_ms = time_ms;
+    }
+
     /// Changes the modification time of a file; `None` is a store that tells none.
     ///
     /// # Panics
@@ -111,6 +117,14 @@ impl MemoryStore {
         let mut state = self.state();
         let object = Object { content: content.into(), last_modified_ms: Some(state.now_ms) };
         state.objects.insert(key, object);
+    }
+
+    /// Takes a file away behind everybody's back.
+    ///
+    /// # Panics
+    /// If the path is not valid.
+    pub fn delete_now(&self, path: &str) {
+        self.state().objects.remove(&key_of(path).expect("tests name valid paths"));
     }
 
     /// A file's content, if there is such a file.
@@ -199,6 +213,10 @@ impl Store for MemoryStore {
             Ok(files) => futures::stream::iter(files.into_iter().map(Ok)).boxed(),
             Err(e) => futures::stream::once(async { Err(e) }).boxed(),
         }
+    }
+
+    async fn time_ms(&self, _near: &str) -> Result<Option<i64>> {
+        Ok(self.state().told_ms)
     }
 
     async fn delete_batch(&self, paths: &[String]) -> Vec<Result<()>> {

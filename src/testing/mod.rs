@@ -8,7 +8,7 @@ pub mod memory_store;
 pub mod set_clock;
 
 pub use faulty_store::{FaultyStore, Operation, StoreFault};
-pub use memory_catalog::{CommitFault, CommitRequest, Meanwhile, MemoryCatalog};
+pub use memory_catalog::{Answer, CommitFault, CommitRequest, Delivery, Meanwhile, MemoryCatalog};
 pub use memory_store::{ListOrder, MemoryStore};
 pub use set_clock::SetClock;
 

@@ -39,12 +39,12 @@ async fn commits_end_as_scripted() {
     let uuid = table.metadata.uuid();
     let require = |uuid| vec![TableRequirement::UuidMatch { uuid }];
 
-    let outcome = catalog.commit_table(&ident(), require(uuid), set("1")).await;
+    let outcome = catalog.commit_table(&ident(), require(uuid), set("1"), &|| Ok(())).await;
     let CommitOutcome::Committed(after) = outcome else { panic!("{outcome:?}") };
     assert_eq!(after.metadata.metadata_log()[0].metadata_file, table.metadata_location);
     assert_eq!(value(&catalog).await.as_deref(), Some("1"));
 
-    let stale = catalog.commit_table(&ident(), require(uuid::Uuid::nil()), set("2")).await;
+    let stale = catalog.commit_table(&ident(), require(uuid::Uuid::nil()), set("2"), &|| Ok(())).await;
     assert!(matches!(stale, CommitOutcome::Conflict(_)), "{stale:?}");
     catalog.script([
         CommitFault::Conflict,
@@ -55,9 +55,9 @@ async fn commits_end_as_scripted() {
     ]);
     let mut kinds = Vec::new();
     for i in 3..8 {
-        kinds.push(match catalog.commit_table(&ident(), require(uuid), set(&i.to_string())).await {
+        kinds.push(match catalog.commit_table(&ident(), require(uuid), set(&i.to_string()), &|| Ok(())).await {
             CommitOutcome::Conflict(_) => "conflict",
-            CommitOutcome::Refused(_) => "refused",
+            CommitOutcome::Refused(_) | CommitOutcome::NotSent(_) => "refused",
             CommitOutcome::Unknown(_) => "unknown",
             CommitOutcome::Committed(_) => "committed",
         });
@@ -71,10 +71,10 @@ async fn commits_end_as_scripted() {
     catalog.script([CommitFault::After(Arc::new(move || {
         let racer = racer.clone();
         Box::pin(async move {
-            let _ = racer.commit_table(&ident(), vec![], set("race")).await;
+            let _ = racer.commit_table(&ident(), vec![], set("race"), &|| Ok(())).await;
         })
     }))]);
-    let _ = catalog.commit_table(&ident(), vec![], vec![]).await;
+    let _ = catalog.commit_table(&ident(), vec![], vec![], &|| Ok(())).await;
     assert_eq!(value(&catalog).await.as_deref(), Some("race"));
 
     catalog.fail_loads(1);

@@ -425,10 +425,13 @@ async fn without_a_permit_no_commit_is_sent() {
     let permit = WritePermit::withheld();
     let catalog = RestCatalog::connect(config).await.unwrap().with_permit(permit.clone());
     let table = TableIdent::from_strs(["db", "t"]).unwrap();
-    let outcome = catalog.commit_table(&table, Vec::new(), Vec::new()).await;
-    assert!(matches!(&outcome, CommitOutcome::Refused(e) if e.kind() == ErrorKind::Cancelled), "{outcome:?}");
+    let outcome = catalog.commit_table(&table, Vec::new(), Vec::new(), &|| Ok(())).await;
+    assert!(matches!(&outcome, CommitOutcome::NotSent(e) if e.kind() == ErrorKind::Cancelled), "{outcome:?}");
     assert_eq!(server.targets("/tables/t").len(), 0);
     permit.grant(Instant::now() + Duration::from_secs(60));
-    assert!(matches!(catalog.commit_table(&table, Vec::new(), Vec::new()).await, CommitOutcome::Conflict(_)));
+    assert!(matches!(
+        catalog.commit_table(&table, Vec::new(), Vec::new(), &|| Ok(())).await,
+        CommitOutcome::Conflict(_)
+    ));
     assert_eq!(server.targets("/tables/t").len(), 1);
 }

@@ -1,6 +1,7 @@
 //! Conversations of the REST client with a catalog that behaves as told.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -76,10 +77,11 @@ async fn connect(server: &HttpServer, auth: Auth) -> RestCatalog {
 pub(crate) async fn commit(catalog: &RestCatalog) -> (&'static str, Option<Error>) {
     let requirements = vec![TableRequirement::RefSnapshotIdMatch { r#ref: "main".into(), snapshot_id: None }];
     let updates = vec![TableUpdate::RemoveProperties { removals: vec!["x".into()] }];
-    match catalog.commit_table(&ident(), requirements, updates).await {
+    match catalog.commit_table(&ident(), requirements, updates, &|| Ok(())).await {
         CommitOutcome::Committed(_) => ("committed", None),
         CommitOutcome::Conflict(e) => ("conflict", Some(e)),
         CommitOutcome::Refused(e) => ("refused", Some(e)),
+        CommitOutcome::NotSent(e) => ("not sent", Some(e)),
         CommitOutcome::Unknown(e) => ("unknown", Some(e)),
     }
 }
@@ -161,12 +163,43 @@ async fn a_commit_is_sent_again_where_it_was_not_looked_at() {
 }
 
 #[tokio::test]
-async fn a_commit_that_never_left_is_refused_and_leaves_no_doubt() {
+async fn leave_is_asked_before_each_sending_and_a_refused_one_may_have_been_applied() {
+    for (sent, expected) in [(0, "not sent"), (1, "refused"), (2, "refused")] {
+        let busy = Reply::status(429).with("retry-after", "0");
+        let server = catalog_server(empty_config(), None, vec![busy]);
+        let catalog = connect(&server, oauth()).await;
+        let asked = AtomicUsize::new(0);
+        let may_send = || match asked.fetch_add(1, Ordering::SeqCst) {
+            n if n < sent => Ok(()),
+            _ => Err(Error::new(ErrorKind::Cancelled, "too late")),
+        };
+        let outcome = catalog.commit_table(&ident(), vec![], vec![], &may_send).await;
+        let outcome = match outcome {
+            CommitOutcome::NotSent(e) if e.kind() == ErrorKind::Cancelled => "not sent",
+            CommitOutcome::Refused(e) if e.kind() == ErrorKind::Cancelled => "refused",
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((outcome, server.targets("/tables/t").len()), (expected, sent));
+    }
+}
+
+#[tokio::test]
+async fn the_catalogs_clock_is_told_by_the_dates_of_its_answers() {
+    let server = HttpServer::start(|_| Reply::json(200, empty_config()).with("date", "Thu, 01 Jan 2026 00:00:00 GMT"));
+    let catalog = connect(&server, Auth::None).await;
+    let told = catalog.time_ms().expect("told");
+    assert!((1_767_225_600_000..1_767_225_660_000).contains(&told), "{told}");
+    let silent = HttpServer::start(|_| Reply::json(200, empty_config()));
+    assert_eq!(connect(&silent, Auth::None).await.time_ms(), None);
+}
+
+#[tokio::test]
+async fn a_commit_that_never_left_leaves_no_doubt() {
     let server = catalog_server(empty_config(), None, vec![Reply::status(500)]);
     let catalog = RestCatalog::connect(config_for(&server.uri(), Auth::None, &[(MAX_RETRIES, "1")])).await.unwrap();
     drop(server);
     let (outcome, error) = commit(&catalog).await;
-    assert_eq!((outcome, error.unwrap().kind()), ("refused", ErrorKind::Unavailable));
+    assert_eq!((outcome, error.unwrap().kind()), ("not sent", ErrorKind::Unavailable));
 }
 
 #[tokio::test]
@@ -285,7 +318,7 @@ async fn a_failed_renewal_is_tried_again_later_without_a_restart() {
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert_eq!(server.targets("tokens").len(), 3, "just failed: not asked again at once");
     let (outcome, _) = commit(&catalog).await;
-    assert_eq!(outcome, "refused", "nothing was sent");
+    assert_eq!(outcome, "not sent", "nothing was sent");
     *up.lock().unwrap() = true;
     tokio::time::sleep(Duration::from_millis(1100)).await;
     assert!(catalog.load_table(&ident()).await.is_ok());
@@ -445,7 +478,7 @@ async fn what_a_table_brings_along_is_kept_and_used() {
     let server = catalog_server(config, None, vec![Reply::json(200, table_answer())]);
     let catalog = connect(&server, Auth::None).await;
     let (outcome, error) = commit(&catalog).await;
-    assert_eq!((outcome, error.unwrap().kind()), ("refused", ErrorKind::Unsupported), "it announces no commits");
+    assert_eq!((outcome, error.unwrap().kind()), ("not sent", ErrorKind::Unsupported), "it announces no commits");
     catalog.load_credentials(&ident()).await.unwrap();
     assert_eq!(
         server.targets("/tables"),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 use futures::TryStreamExt;
+use icewright::clock::{Clock, SystemClock};
 use icewright::error::ErrorKind;
 use icewright::storage::{self, StoreRef};
 
@@ -14,6 +15,16 @@ fn store() -> StoreRef {
 async fn listing(store: &StoreRef, prefix: &str) -> BTreeMap<String, u64> {
     let files: Vec<_> = store.list(prefix).try_collect().await.unwrap();
     files.into_iter().map(|f| (f.path, f.size)).collect()
+}
+
+#[tokio::test]
+async fn the_file_systems_clock_is_told_and_nothing_is_left_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let near = format!("file://{}/v1.metadata.json", dir.path().display());
+    let before = SystemClock.now_ms();
+    let told = store().time_ms(&near).await.unwrap().expect("told");
+    assert!((before - 5_000..=SystemClock.now_ms() + 5_000).contains(&told), "{told}, {before}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
 #[tokio::test]

@@ -202,6 +202,18 @@ async fn every_deleted_file_has_its_own_result() {
 }
 
 #[tokio::test]
+async fn the_stores_clock_is_told_by_the_date_of_any_answer() {
+    let date = "Thu, 01 Jan 2026 00:00:00 GMT";
+    for status in [200, 404, 400] {
+        let server = HttpServer::start(move |_: &Received| Reply::status(status).with("date", date));
+        let told = store(&server).time_ms("s3://bkt/t/metadata/v1.metadata.json").await.unwrap().expect("told");
+        assert!((1_767_225_600_000..1_767_225_660_000).contains(&told), "{status}: {told}");
+    }
+    let server = HttpServer::start(|_: &Received| Reply::status(404));
+    assert_eq!(store(&server).time_ms("s3://bkt/t/f").await.unwrap(), None, "a store that tells no date");
+}
+
+#[tokio::test]
 async fn a_good_batch_is_one_request() {
     let server = HttpServer::start(|_: &Received| body("<DeleteResult></DeleteResult>"));
     let paths: Vec<String> = (0..250).map(|i| format!("s3://bkt/t/{i} &<%")).collect();

@@ -1,6 +1,8 @@
 //! Commits against a catalog that races, refuses and loses answers.
 
+mod answers;
 mod expire;
+mod limits;
 mod replace;
 mod settle;
 mod validate;

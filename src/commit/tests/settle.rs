@@ -64,12 +64,29 @@ async fn three_conflicts_then_success_reuses_the_manifests() {
 #[tokio::test]
 async fn five_conflicts_leave_no_metadata_files_and_every_data_file() {
     let (world, start, result, ctx) = ready().await;
-    world.catalog.script(vec![CommitFault::Conflict; 5]);
+    world.catalog.script((0..5).map(|n| {
+        CommitFault::After(meanwhile(&world, async move |w: World| {
+            w.append(&[(&format!("new{n}"), "x", 1)]).await;
+        }))
+    }));
     let error = refused(world.commit_as(&ctx, &start, &[result]).await);
     assert_eq!((error.kind(), world.catalog.commits()), (ErrorKind::Conflict, 5));
     assert_eq!(world.left_by(&ctx), Vec::<String>::new());
     assert!(world.store.paths().contains(&at("out")));
-    assert_eq!(world.live().await, ["a", "b", "keep"]);
+    assert_eq!(world.live().await, ["a", "b", "keep", "new0", "new1", "new2", "new3", "new4"]);
+}
+
+/// Nothing has taken the place of the request, so that a second delivery of it may still bring it in.
+#[tokio::test]
+async fn conflicts_and_refusals_without_a_rival_delete_nothing() {
+    for (fault, commits) in [(CommitFault::Conflict, 5), (CommitFault::Refused, 1)] {
+        let (world, start, result, ctx) = ready().await;
+        world.catalog.script(vec![fault; 5]);
+        denied(world.commit_as(&ctx, &start, &[result]).await);
+        assert_eq!(world.catalog.commits(), commits);
+        assert_eq!(world.store.deleted(), Vec::<String>::new());
+        assert_eq!(world.live().await, ["a", "b", "keep"]);
+    }
 }
 
 #[tokio::test]
@@ -94,15 +111,6 @@ async fn a_position_delete_that_wins_the_race_is_noticed_on_the_retry() {
     let error = refused(world.commit_as(&ctx, &start, &[result]).await);
     assert!(error.to_string().contains(&format!("delete file {} of snapshot", at("p"))), "{error}");
     assert_eq!(world.live().await, ["a", "b", "keep", "p"]);
-    assert_eq!(world.left_by(&ctx), Vec::<String>::new());
-}
-
-#[tokio::test]
-async fn a_refusal_is_final() {
-    let (world, start, result, ctx) = ready().await;
-    world.catalog.script([CommitFault::Refused]);
-    refused(world.commit_as(&ctx, &start, &[result]).await);
-    assert_eq!(world.catalog.commits(), 1);
     assert_eq!(world.left_by(&ctx), Vec::<String>::new());
 }
 

@@ -231,6 +231,13 @@ pub(super) fn refused(result: CommitResult) -> crate::error::Error {
     }
 }
 
+pub(super) fn denied(result: CommitResult) -> crate::error::Error {
+    match result {
+        CommitResult::Denied(error) => error,
+        other => panic!("not denied: {other:?}"),
+    }
+}
+
 pub(super) fn unknown(result: CommitResult) -> crate::error::Error {
     match result {
         CommitResult::Unknown(error) => error,

@@ -423,9 +423,10 @@ async fn a_manifest_is_read_by_its_own_schema_branch_by_branch() {
     let bytes = out.finish().expect("finished");
     let length = bytes.len() as u64;
     store.put(path, bytes);
-    let mut writer = SnapshotWriter::new(&store, &loaded.metadata, identity(1, 1)).expect("supported");
+    let mut writer = SnapshotWriter::new(&store, loaded.typed().expect("readable"), identity(1, 1)).expect("supported");
     let template = [file(DataContentType::EqualityDeletes, "x", vec![None], 1)];
-    let template = writer.write_added(ManifestContentType::Deletes, 0, &template, None).await.expect("written").remove(0);
+    let template =
+        writer.write_added(ManifestContentType::Deletes, 0, &template, None).await.expect("written").remove(0);
     let manifest = ManifestFile {
         manifest_path: path.into(),
         manifest_length: i64::try_from(length).expect("small"),

@@ -205,7 +205,7 @@ impl Writer {
         for _ in 0..ATTEMPTS_MAX {
             let failure = match self.attempt(&loaded, &additions, checkpoint).await {
                 Ok(CommitOutcome::Committed(_)) => return Ok(()),
-                Ok(CommitOutcome::Refused(e)) => return Err(e),
+                Ok(CommitOutcome::Refused(e) | CommitOutcome::NotSent(e)) => return Err(e),
                 // After an unknown outcome too the table tells whether the commit happened. If it did not, it never
                 // will: the head it requires is then taken by the next attempt.
                 Ok(CommitOutcome::Conflict(e) | CommitOutcome::Unknown(e)) => e,
@@ -236,7 +236,7 @@ impl Writer {
         let mut updates = prepared.updates;
         let checkpoint = HashMap::from([(CHECKPOINT.to_string(), checkpoint.to_string())]);
         updates.push(TableUpdate::SetProperties { updates: checkpoint });
-        Ok(self.catalog.commit_table(&self.table, prepared.requirements, updates).await)
+        Ok(self.catalog.commit_table(&self.table, prepared.requirements, updates, &|| Ok(())).await)
     }
 }
 

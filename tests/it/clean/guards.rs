@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use icewright::clean::{Needs, OrphanRequest, Suspects, remove_orphan_files};
+use icewright::clean::{ExpireOutcome, Needs, OrphanRequest, Suspects, remove_orphan_files};
+use icewright::clock::{Clock, SystemClock};
 use icewright::error::Result;
 use icewright::plan::remove_orphan_files::{Garbage, Kept};
 use icewright::storage::{ListedFile, Store, StoreRef, StoreWriter};
@@ -63,6 +64,44 @@ async fn a_clock_that_is_behind() {
     world.publish(0);
     world.now_ms -= 11 * MINUTE;
     assert_refused(&world, "clock_skew").await;
+}
+
+/// Of the store, which dates files, and of the catalog.
+#[tokio::test]
+async fn a_clock_far_from_the_stores_or_the_catalogs_on_either_side() {
+    let limit = 10 * MINUTE;
+    for beside in [-25 * HOUR, -limit - 1, limit + 1, 25 * HOUR] {
+        for of_store in [true, false] {
+            let world = table().await;
+            let tell = |now_ms: i64| match of_store {
+                true => world.store.tell_time_ms(Some(now_ms + beside)),
+                false => world.catalog.tell_time_ms(Some(now_ms + beside)),
+            };
+            tell(world.now_ms);
+            let detail = assert_refused(&world, "clock_skew").await;
+            let whose = if of_store { "the store's" } else { "the catalog's" };
+            assert!(detail.contains(whose) && detail.contains("set the clocks right"), "{detail}");
+        }
+    }
+    let world = table().await;
+    world.store.tell_time_ms(Some(world.now_ms - limit));
+    world.catalog.tell_time_ms(Some(world.now_ms + limit));
+    assert!(world.remove_orphans().await.refused.is_none(), "ten minutes are borne");
+    assert_eq!(world.store.deleted(), [at("data/orphan.parquet")]);
+}
+
+#[tokio::test]
+async fn an_expiry_by_a_clock_far_from_the_stores() {
+    let mut world = World::new().await;
+    world.commit(1, None, 6 * HOUR, &["data/a.parquet"], &[]).await;
+    world.commit(2, Some(1), 3 * HOUR, &["data/b.parquet"], &[]).await;
+    world.store.tell_time_ms(Some(SystemClock.now_ms() - 25 * HOUR));
+    let plan = world.plan().await;
+    assert!(!plan.is_empty(), "there is something to expire");
+    let report = world.carry_out(&plan).await;
+    assert!(report.refused && report.outcome == ExpireOutcome::NotCommitted, "{report:?}");
+    assert!(report.error.is_some_and(|error| error.to_string().contains("clock_skew")));
+    assert_eq!((world.catalog.commits(), world.store.deleted().len()), (0, 0));
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use async_trait::async_trait;
 use futures::future::join_all;
 use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
-use icewright::catalog::{Catalog, CommitOutcome, LoadedTable};
+use icewright::catalog::{Catalog, CommitOutcome, LoadedTable, MaySend};
 use icewright::clean::{ExpireReport, OrphanReport, Refused};
 use icewright::error::{Error, ErrorKind, Result};
 use icewright::plan::remove_orphan_files::Kept;
@@ -71,8 +71,9 @@ impl Catalog for Lying {
         table: &TableIdent,
         requirements: Vec<TableRequirement>,
         updates: Vec<TableUpdate>,
+        may_send: MaySend<'_>,
     ) -> CommitOutcome {
-        self.inner.commit_table(table, requirements, updates).await
+        self.inner.commit_table(table, requirements, updates, may_send).await
     }
 }
 
@@ -402,10 +403,9 @@ async fn one_table_under_two_names_is_known_by_its_uuid_wherever_it_is_said_to_l
         tokio::time::sleep(HOUR).await;
         let pond = Lake::new();
         let loaded = lake.load("t").await;
-        let mut metadata = serde_json::to_value(loaded.metadata.as_ref()).expect("JSON");
+        let mut metadata = lake.catalog.document(&ident("t")).expect("known");
         metadata["location"] = location.into();
-        let metadata = serde_json::from_value(metadata).expect("metadata");
-        pond.catalog.register(&ident("copy"), loaded.metadata_location.clone(), metadata).expect("registered");
+        pond.catalog.register_json(&ident("copy"), loaded.metadata_location.clone(), metadata).expect("registered");
         let fleet = fleet(vec![("lake", lake.member()), ("pond", pond.member())], POLICY);
         let before = lake.store.deleted().len();
         let report = clean(&lake, &fleet, "lake.db.t").await;
@@ -446,8 +446,10 @@ async fn an_unreadable_neighbour_counts_only_if_it_could_name_a_file_of_this_sto
     // It names a file here: then others may be here as well.
     let (lake, litter) = self::lake().await;
     lake.create_at(&ident("far"), "gs://bucket/db/far");
-    let metadata = lake.load("far").await.metadata.as_ref().clone();
-    lake.catalog.register(&ident("far"), "s3://b/elsewhere/v1.metadata.json".into(), metadata).expect("registered");
+    let metadata = lake.catalog.document(&ident("far")).expect("known");
+    lake.catalog
+        .register_json(&ident("far"), "s3://b/elsewhere/v1.metadata.json".into(), metadata)
+        .expect("registered");
     let refusal = refused(&clean(&lake, &honest(&lake, POLICY), "lake.db.t").await);
     assert!(refusal.detail.contains("table lake.db.far: no store for this scheme"), "{}", refusal.detail);
     assert!(lake.has(&litter));

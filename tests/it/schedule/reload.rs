@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use futures::FutureExt;
 use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
-use icewright::catalog::{Catalog, CommitOutcome, DeclaredPaths, LoadedTable};
+use icewright::catalog::{Catalog, CommitOutcome, DeclaredPaths, LoadedTable, MaySend};
 use icewright::error::Result;
 use icewright::policy::PolicySet;
 use icewright::run_id::RunId;
@@ -273,8 +273,14 @@ impl Catalog for Hooked {
     async fn declared_paths(&self, table: &TableIdent) -> Result<DeclaredPaths> {
         self.inner.declared_paths(table).await
     }
-    async fn commit_table(&self, t: &TableIdent, r: Vec<TableRequirement>, u: Vec<TableUpdate>) -> CommitOutcome {
-        self.inner.commit_table(t, r, u).await
+    async fn commit_table(
+        &self,
+        t: &TableIdent,
+        r: Vec<TableRequirement>,
+        u: Vec<TableUpdate>,
+        m: MaySend<'_>,
+    ) -> CommitOutcome {
+        self.inner.commit_table(t, r, u, m).await
     }
 }
 

@@ -277,7 +277,7 @@ async fn a_table_that_cannot_be_compacted_is_still_cleaned() {
     let lake = Lake::new();
     let litter = grown(&lake, "t").await;
     let upgrade = vec![TableUpdate::UpgradeFormatVersion { format_version: FormatVersion::V3 }];
-    let outcome = lake.catalog.commit_table(&ident("t"), Vec::new(), upgrade).await;
+    let outcome = lake.catalog.commit_table(&ident("t"), Vec::new(), upgrade, &|| Ok(())).await;
     assert!(matches!(outcome, CommitOutcome::Committed(_)), "{outcome:?}");
     tokio::time::sleep(HOUR).await;
     let daemon = Daemon::start(&lake, 1);

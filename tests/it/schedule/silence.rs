@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
-use icewright::catalog::{Catalog, CommitOutcome, LoadedTable};
+use icewright::catalog::{Catalog, CommitOutcome, LoadedTable, MaySend};
 use icewright::error::Result;
 use icewright::schedule::fleet::Fleet;
 use icewright::testing::MemoryCatalog;
@@ -42,8 +42,9 @@ impl Catalog for Silent {
         table: &TableIdent,
         requirements: Vec<TableRequirement>,
         updates: Vec<TableUpdate>,
+        may_send: MaySend<'_>,
     ) -> CommitOutcome {
-        self.inner.commit_table(table, requirements, updates).await
+        self.inner.commit_table(table, requirements, updates, may_send).await
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -54,12 +54,18 @@ older-than = "2x"
 struct SimulatedClock {
     start: Instant,
     start_ms: i64,
+    ahead_ms: Arc<AtomicI64>,
     made: AtomicU64,
 }
 
 impl Clock for SimulatedClock {
     fn now_ms(&self) -> i64 {
-        self.start_ms + i64::try_from(self.start.elapsed().as_millis()).expect("a short test")
+        let passed = i64::try_from(self.start.elapsed().as_millis()).expect("a short test");
+        self.start_ms + passed + self.ahead_ms.load(Ordering::Relaxed)
+    }
+
+    fn suspended(&self) -> Duration {
+        Duration::ZERO
     }
 
     fn uuid(&self) -> uuid::Uuid {
@@ -92,6 +98,8 @@ pub(crate) struct Lake {
     pub(crate) faulty: FaultyStore,
     pub(crate) catalog: MemoryCatalog,
     pub(crate) clock: Arc<dyn Clock>,
+    /// By how much the wall clock is wrong.
+    pub(crate) ahead_ms: Arc<AtomicI64>,
 }
 
 pub(crate) fn ident(table: &str) -> TableIdent {
@@ -101,13 +109,18 @@ pub(crate) fn ident(table: &str) -> TableIdent {
 impl Lake {
     pub(crate) fn new() -> Self {
         let start_ms = SystemClock.now_ms() - THIRTY_DAYS_MS;
-        let clock: Arc<dyn Clock> =
-            Arc::new(SimulatedClock { start: Instant::now(), start_ms, made: AtomicU64::new(0) });
+        let ahead_ms = Arc::<AtomicI64>::default();
+        let clock: Arc<dyn Clock> = Arc::new(SimulatedClock {
+            start: Instant::now(),
+            start_ms,
+            ahead_ms: ahead_ms.clone(),
+            made: AtomicU64::new(0),
+        });
         let store = MemoryStore::new();
         store.set_now_ms(start_ms);
         let faulty = FaultyStore::new(Arc::new(store.clone()));
         let catalog = MemoryCatalog::with_clock(Arc::new(store.clone()), clock.clone());
-        Self { store, faulty, catalog, clock }
+        Self { store, faulty, catalog, clock, ahead_ms }
     }
 
     /// A table partitioned by `part`, without snapshots.
@@ -162,7 +175,8 @@ impl Lake {
         };
         let prepared = prepare_additions(&self.store, loaded, &additions, identity, self.clock.now_ms()).await;
         let prepared = prepared.expect("an append");
-        let outcome = self.catalog.commit_table(&ident(table), prepared.requirements, prepared.updates).await;
+        let outcome =
+            self.catalog.commit_table(&ident(table), prepared.requirements, prepared.updates, &|| Ok(())).await;
         assert!(matches!(outcome, CommitOutcome::Committed(_)), "{outcome:?}");
     }
 
