@@ -237,6 +237,7 @@ fn tolerate<T>(result: Result<T>) -> Result<Option<T>> {
             }
             ErrorKind::Config
             | ErrorKind::Unavailable
+            | ErrorKind::Forbidden
             | ErrorKind::Conflict
             | ErrorKind::CommitUnknown
             | ErrorKind::OutOfMemory

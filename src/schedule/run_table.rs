@@ -255,7 +255,7 @@ pub async fn clean_up_step(
     let policy = &subject.resolved.policy;
     // Finding them lists the whole catalog.
     let wanted = policy.expire_snapshots.enabled || policy.remove_orphan_files.enabled;
-    let neighbours = if wanted { fleet.neighbours(name).await } else { Ok(Vec::new()) };
+    let neighbours = if wanted { neighbours_in_time(fleet, name).await } else { Ok(Vec::new()) };
     let span = telemetry::action_span(EXPIRE);
     expire(env, subject, run, neighbours.as_deref().ok(), &mut report).instrument(span.clone()).await;
     report.trace_expiry(&span);
@@ -284,6 +284,14 @@ pub async fn clean_up_step(
     (report.expire_duration, report.orphan_duration) = (between(begin, expired), between(expired, now));
     let other = due::after_clean_up(run.since_ms, policy, now)?;
     Ok(StepDone { report: StepReport::CleanUp(Box::new(report)), other })
+}
+
+/// Another table whose load hangs must not hold this one's worker.
+async fn neighbours_in_time(fleet: &Fleet, name: &TableName) -> Result<Vec<(String, String)>> {
+    tokio::time::timeout(LOAD_WITHIN, fleet.neighbours(name)).await.unwrap_or_else(|_| {
+        let (catalog, seconds) = (&name.catalog, LOAD_WITHIN.as_secs());
+        Err(Error::unavailable(format!("catalog {catalog} has not told where its tables lie within {seconds} s")))
+    })
 }
 
 async fn expire(
