@@ -9,6 +9,8 @@ pub enum ErrorKind {
     Config,
     /// A catalog or store did not answer properly: back off and try again.
     Unavailable,
+    /// A catalog knows who asks and does not allow it: grant the right; asking again does not help.
+    Forbidden,
     /// The thing asked for does not exist (table, file).
     NotFound,
     /// Somebody else changed the table: refresh and plan again.
@@ -29,9 +31,10 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// All kinds.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Config,
         Self::Unavailable,
+        Self::Forbidden,
         Self::NotFound,
         Self::Conflict,
         Self::CommitUnknown,
@@ -47,6 +50,7 @@ impl ErrorKind {
         match self {
             Self::Config => "config",
             Self::Unavailable => "unavailable",
+            Self::Forbidden => "forbidden",
             Self::NotFound => "not_found",
             Self::Conflict => "conflict",
             Self::CommitUnknown => "commit_unknown",

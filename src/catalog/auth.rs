@@ -8,7 +8,7 @@ use serde::Deserialize;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::classify;
+use super::classify::{self, Rejection};
 use super::{NoObserver, RequestObserver};
 use crate::clock::Clock;
 use crate::error::{Context, Error, ErrorKind, Result};
@@ -54,6 +54,8 @@ const PAUSE_LONGEST: Duration = Duration::from_secs(60);
 /// How observers call it.
 const TOKEN_OPERATION: &str = "token";
 const TOKEN_TIMEOUT: Duration = Duration::from_secs(30);
+/// After a rejected token was renewed, rejections cause no further renewal for this long: the token is not the reason.
+const REJECTED_AGAIN: Duration = Duration::from_secs(60);
 
 /// A token in use.
 #[derive(Clone)]
@@ -70,6 +72,8 @@ struct State {
     generation: u64,
     renew_at: Option<Instant>,
     expires_at: Option<Instant>,
+    /// When a renewal was last caused by a rejection.
+    renewed_as_rejected: Option<Instant>,
     failure: Option<Failure>,
 }
 
@@ -127,15 +131,30 @@ impl Authenticator {
     }
 
     /// After `rejected` was not accepted: whether there is another token now.
-    pub(super) async fn renew(&self, rejected: &Token) -> Result<bool> {
+    ///
+    /// A right that is missing is no reason for a new token unless the old one is over, or does not tell how long it lives.
+    pub(super) async fn renew(&self, rejected: &Token, rejection: Rejection) -> Result<bool> {
         if matches!(self.auth, Auth::None) {
             return Ok(false);
         }
         let mut state = self.state.lock().await;
-        if state.generation == rejected.generation {
+        if state.generation == rejected.generation && self.may_help(&state, rejection) {
+            state.renewed_as_rejected = Some(Instant::now());
             self.renew_locked(&mut state).await?;
         }
         Ok(state.header != rejected.header)
+    }
+
+    /// Whether a new token may be accepted where the present one was not.
+    fn may_help(&self, state: &State, rejection: Rejection) -> bool {
+        if matches!(self.auth, Auth::Bearer(_)) {
+            // It is read anew, which costs nothing; the same one again is not sent.
+            return true;
+        }
+        let now = Instant::now();
+        let just_renewed = state.renewed_as_rejected.is_some_and(|at| now.duration_since(at) < REJECTED_AGAIN);
+        let over = state.expires_at.is_none_or(|at| now >= at);
+        !just_renewed && (rejection == Rejection::Token || over)
     }
 
     async fn renew_locked(&self, state: &mut State) -> Result<()> {

@@ -18,8 +18,8 @@ pub(super) enum CommitClass {
     Refused,
     /// 429: not even looked at.
     TooMany,
-    /// 401, 403, 419: not looked at; a fresh token may help.
-    Token,
+    /// 401, 403, 419: not allowed; if the token is the reason, a fresh one helps.
+    Token(Rejection),
     /// It may have been applied.
     Unknown,
 }
@@ -30,7 +30,8 @@ pub(super) fn commit_class(status: u16) -> CommitClass {
         200 => CommitClass::Applied,
         409 => CommitClass::Conflict,
         429 => CommitClass::TooMany,
-        401 | 403 | 419 => CommitClass::Token,
+        401 | 419 => CommitClass::Token(Rejection::Token),
+        403 => CommitClass::Token(Rejection::Right),
         400 | 404 | 405 | 406 | 410 | 411 | 413 | 415 | 422 | 501 => CommitClass::Refused,
         _ => CommitClass::Unknown,
     }
@@ -41,9 +42,22 @@ pub(super) fn read_again(status: u16) -> bool {
     matches!(status, 408 | 429 | 500 | 502 | 503 | 504)
 }
 
-/// Whether a fresh token may help.
-pub(super) fn token_rejected(status: u16) -> bool {
-    matches!(status, 401 | 403 | 419)
+/// Whether a fresh token may help: always where the catalog does not know who asks; where it does, only if the token is over.
+pub(super) fn token_rejected(status: u16) -> Option<Rejection> {
+    match status {
+        401 | 419 => Some(Rejection::Token),
+        403 => Some(Rejection::Right),
+        _ => None,
+    }
+}
+
+/// What a catalog rejects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rejection {
+    /// The token (401, 419).
+    Token,
+    /// What the token's owner wants to do (403). Some catalogs say so of a token that is over, too.
+    Right,
 }
 
 /// Characters of what an error body says; the rest is cut off.
@@ -61,6 +75,23 @@ struct Model {
     message: Option<String>,
     #[serde(rename = "type")]
     kind: Option<String>,
+}
+
+/// The right that whoever asks lacks, if that is the error; what to grant is named by the request.
+pub(super) fn name_right(error: Error, operation: &str) -> Error {
+    let right = match operation {
+        "config" => "read the catalog's configuration",
+        "list_namespaces" => "list namespaces",
+        "list_tables" => "list the tables of this namespace",
+        "load_table" => "read this table",
+        "load_credentials" => "get credentials for this table's files",
+        "commit_table" => "change this table",
+        _ => "do this",
+    };
+    match error.kind() {
+        ErrorKind::Forbidden => error.context(format_args!("the catalog's credential lacks the right to {right}")),
+        _ => error,
+    }
 }
 
 /// The type of error by which a 404 says that the very thing asked for does not exist. A 404 of another type is about
@@ -93,6 +124,7 @@ pub(super) fn error_of(operation: &str, status: u16, body: &[u8]) -> Error {
         404 if kind_said.is_some() && kind_said.as_deref() == missing_type(operation) => ErrorKind::NotFound,
         // The catalog answers, and what it says of this table does not fit together.
         404 if kind_said.is_some() && missing_type(operation) == Some("NoSuchTableException") => ErrorKind::DataInvalid,
+        403 => ErrorKind::Forbidden,
         409 => ErrorKind::Conflict,
         400 | 405 | 411 | 413 | 415 | 422 => ErrorKind::DataInvalid,
         406 | 501 => ErrorKind::Unsupported,
@@ -113,9 +145,9 @@ mod tests {
             (200, Applied),
             (409, Conflict),
             (429, TooMany),
-            (401, Token),
-            (403, Token),
-            (419, Token),
+            (401, Token(Rejection::Token)),
+            (403, Token(Rejection::Right)),
+            (419, Token(Rejection::Token)),
             (400, Refused),
             (404, Refused),
             (405, Refused),
@@ -154,6 +186,12 @@ mod tests {
         );
         assert_eq!(error_of("load_table", 503, b"").to_string(), "HTTP 503");
         assert_eq!(error_of("load_table", 500, br#"{"error":{}}"#).to_string(), "HTTP 500");
+        let error =
+            error_of("load_table", 403, br#"{"error":{"message":"no","type":"ForbiddenException","code":403}}"#);
+        assert_eq!(error.kind(), ErrorKind::Forbidden);
+        let text = "the catalog's credential lacks the right to read this table: HTTP 403 ForbiddenException: no";
+        assert_eq!(name_right(error, "load_table").to_string(), text);
+        assert_eq!(name_right(error_of("load_table", 503, b""), "load_table").to_string(), "HTTP 503");
     }
 
     #[test]

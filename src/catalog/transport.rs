@@ -10,7 +10,7 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, Header
 use tokio::time::Instant;
 
 use super::auth::{Authenticator, Token};
-use super::classify::{self, CommitClass};
+use super::classify::{self, CommitClass, Rejection};
 use super::{MaySend, NoObserver, RequestObserver};
 use crate::clock::Clock;
 use crate::error::{Context, Error, ErrorKind, Result};
@@ -132,16 +132,15 @@ impl Transport {
             let outcome = self.send(&self.reads, &request, &token).await;
             let (error, asked) = match outcome {
                 Ok(answer) if answer.status == 200 => return Ok(answer.body),
-                Ok(answer) if classify::token_rejected(answer.status) && !token_renewed => {
-                    token_renewed = true;
-                    if self.fresh_token(&mut request, &token).await? {
-                        self.observer.retried(request.operation);
-                        continue;
-                    }
-                    return Err(classify::error_of(request.operation, answer.status, &answer.body));
-                }
                 Ok(answer) => {
-                    let error = classify::error_of(request.operation, answer.status, &answer.body);
+                    let error = error_of(&answer, &request);
+                    if let Some(rejection) = classify::token_rejected(answer.status).filter(|_| !token_renewed) {
+                        token_renewed = true;
+                        if self.fresh_token(&mut request, &token, rejection).await? {
+                            self.observer.retried(request.operation);
+                            continue;
+                        }
+                    }
                     if !classify::read_again(answer.status) {
                         return Err(error);
                     }
@@ -176,17 +175,17 @@ impl Transport {
                 Err(Failed::NotSent(e)) => (e, None),
                 Ok(answer) => {
                     sent = true;
-                    let error = classify::error_of(request.operation, answer.status, &answer.body);
+                    let error = error_of(&answer, &request);
                     match classify::commit_class(answer.status) {
                         CommitClass::Applied => return CommitAnswer::Applied(answer.body),
                         CommitClass::Conflict => return CommitAnswer::Conflict(error),
                         CommitClass::Refused => return CommitAnswer::Refused(error),
                         CommitClass::Unknown => return CommitAnswer::Unknown(unknown(&error)),
                         CommitClass::TooMany => (error, answer.retry_after),
-                        CommitClass::Token if token_renewed => return CommitAnswer::Refused(error),
-                        CommitClass::Token => {
+                        CommitClass::Token(_) if token_renewed => return CommitAnswer::Refused(error),
+                        CommitClass::Token(rejection) => {
                             token_renewed = true;
-                            match self.fresh_token(&mut request, &token).await {
+                            match self.fresh_token(&mut request, &token, rejection).await {
                                 Ok(true) => {
                                     self.observer.retried(request.operation);
                                     continue;
@@ -208,12 +207,12 @@ impl Transport {
     }
 
     /// Whether the request can be repeated with another token than the one rejected.
-    async fn fresh_token(&self, request: &mut Request, rejected: &Token) -> Result<bool> {
+    async fn fresh_token(&self, request: &mut Request, rejected: &Token, rejection: Rejection) -> Result<bool> {
         if request.table_token.take().is_some() {
             // The table's own token is over; the catalog's still stands.
             return Ok(true);
         }
-        self.authenticator.renew(rejected).await
+        self.authenticator.renew(rejected, rejection).await
     }
 
     async fn send(&self, client: &reqwest::Client, request: &Request, token: &Token) -> Result<Answer, Failed> {
@@ -237,6 +236,10 @@ impl Transport {
         let body = take_body(response).await?;
         Ok(Answer { status, retry_after: asked, body })
     }
+}
+
+fn error_of(answer: &Answer, request: &Request) -> Error {
+    classify::name_right(classify::error_of(request.operation, answer.status, &answer.body), request.operation)
 }
 
 fn failed(error: reqwest::Error) -> Failed {

@@ -242,6 +242,7 @@ fn tolerate<T>(result: Result<T>) -> Result<Option<T>> {
             }
             ErrorKind::Config
             | ErrorKind::Unavailable
+            | ErrorKind::Forbidden
             | ErrorKind::Conflict
             | ErrorKind::CommitUnknown
             | ErrorKind::OutOfMemory

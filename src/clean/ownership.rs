@@ -87,6 +87,7 @@ pub(super) async fn check_metadata_files(
                 }
                 ErrorKind::Config
                 | ErrorKind::Unavailable
+                | ErrorKind::Forbidden
                 | ErrorKind::Conflict
                 | ErrorKind::CommitUnknown
                 | ErrorKind::OutOfMemory

@@ -21,6 +21,7 @@ use crate::policy::TableName;
 use crate::report::Action;
 use crate::report::board::view::{self, Doing, QueueStatus};
 use crate::report::board::{Board, Look, Ran};
+use crate::report::catalogs::{Catalogs, Judged};
 use crate::report::health::Health;
 use crate::report::kept::kept;
 use crate::report::metrics::{self, Backoff, Metrics, Queue, RunCounts, RunRecord};
@@ -69,6 +70,7 @@ pub struct Reporter {
     liveness: Arc<Liveness>,
     echo: bool,
     tables: Mutex<Tables>,
+    catalogs: Mutex<Catalogs>,
     /// When health was judged last, milliseconds since the epoch.
     judged_ms: AtomicI64,
     /// The whole daemon is paused.
@@ -93,8 +95,8 @@ impl Reporter {
         echo: bool,
     ) -> Self {
         let judged_ms = AtomicI64::new(i64::MIN);
-        let (tables, paused) = (Mutex::default(), AtomicBool::new(false));
-        Self { metrics, board, readiness, liveness, echo, tables, judged_ms, paused }
+        let (tables, catalogs, paused) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
+        Self { metrics, board, readiness, liveness, echo, tables, catalogs, judged_ms, paused }
     }
 
     /// The tables that were found and are not gone.
@@ -176,6 +178,7 @@ impl Reporter {
     /// A catalog is not configured any more.
     pub fn catalog_gone(&self, catalog: &str) {
         tracing::info!(catalog, "no longer configured");
+        self.catalogs().forget(catalog);
         self.metrics.forget_catalog(catalog);
     }
 
@@ -204,11 +207,48 @@ impl Reporter {
         self.judge(all, now_ms);
     }
 
-    /// A catalog answered.
-    pub fn catalog_reached(&self, catalog: &str) {
+    /// A catalog listed its tables.
+    pub fn catalog_listed(&self, catalog: &str) {
         self.readiness.catalog_reached(catalog);
-        self.metrics.set_catalog_up(catalog, true);
-        self.board.catalog_asked(catalog, None);
+        let judged = self.catalogs().listed(catalog, None, 0);
+        self.catalog_judged(catalog, judged);
+    }
+
+    /// A catalog answered, but which tables some of its namespaces hold is not known.
+    pub fn catalog_listed_in_part(&self, catalog: &str, error: &Error, now_ms: i64) {
+        self.readiness.catalog_reached(catalog);
+        let judged = self.catalogs().listed(catalog, Some(error.to_string()), now_ms);
+        self.catalog_judged(catalog, judged);
+    }
+
+    /// A catalog could not be asked for its tables.
+    pub fn catalog_not_listed(&self, catalog: &str, error: &Error, now_ms: i64) {
+        self.readiness.catalog_failed(catalog, &kept(error.to_string()));
+        let judged = self.catalogs().listed(catalog, Some(error.to_string()), now_ms);
+        self.catalog_judged(catalog, judged);
+    }
+
+    /// These catalogs, and no others, tell of none of their tables.
+    pub fn catalogs_silent(&self, silent: &BTreeSet<String>, now_ms: i64) {
+        let judged = self.catalogs().silent(silent, now_ms);
+        judged.into_iter().for_each(|(catalog, judged)| self.catalog_judged(&catalog, judged));
+    }
+
+    fn catalogs(&self) -> MutexGuard<'_, Catalogs> {
+        // Whole after any panic.
+        self.catalogs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn catalog_judged(&self, catalog: &str, judged: Judged) {
+        match &judged.problem {
+            Some(problem) if judged.is_news => {
+                tracing::warn!(catalog, problem, "the catalog is down; its known tables are tried again");
+            }
+            None if judged.is_news => tracing::info!(catalog, "the catalog is up again"),
+            Some(_) | None => {}
+        }
+        self.metrics.set_catalog_up(catalog, judged.problem.is_none());
+        self.board.catalog_asked(catalog, judged.problem);
     }
 
     /// A table was looked at. Numbers of one that is gone meanwhile would bring its series back.
@@ -416,14 +456,6 @@ impl Reporter {
         self.board.ran(name, &run.run_id.to_string(), ran);
         self.note(name, |vital| vital.last_failure = Some(kept(error.to_string())));
         self.echo(name, &format!("{step_name} {}: {error}", outcome.as_str()));
-    }
-
-    /// A catalog could not be asked for its tables, or for one of them.
-    pub fn catalog_failed(&self, catalog: &str, error: &Error) {
-        tracing::warn!(catalog, %error, "the catalog does not answer; its known tables are tried again");
-        self.readiness.catalog_failed(catalog, &kept(error.to_string()));
-        self.metrics.set_catalog_up(catalog, false);
-        self.board.catalog_asked(catalog, Some(error.to_string()));
     }
 }
 

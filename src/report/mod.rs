@@ -2,6 +2,7 @@
 //! It changes nothing and decides nothing.
 
 pub mod board;
+mod catalogs;
 pub mod events;
 pub mod health;
 mod kept;

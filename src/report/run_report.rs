@@ -169,6 +169,7 @@ pub fn outcome_of(kind: ErrorKind) -> Outcome {
         ErrorKind::Cancelled => Outcome::Cancelled,
         ErrorKind::Config
         | ErrorKind::Unavailable
+        | ErrorKind::Forbidden
         | ErrorKind::NotFound
         | ErrorKind::OutOfMemory
         | ErrorKind::DataInvalid

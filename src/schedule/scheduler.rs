@@ -21,7 +21,7 @@ use crate::schedule::env::Env;
 use crate::schedule::fleet::Change;
 use crate::schedule::run_table::Run;
 use crate::schedule::settings::Settings;
-use crate::schedule::silence::{SILENT_AFTER, Silence};
+use crate::schedule::silence::Silence;
 use crate::schedule::worker::{Finished, Listing, Progressed, Shared};
 
 /// How often the loop looks for due tables.
@@ -147,7 +147,7 @@ impl Scheduler {
         self.asking = settings.fleet.waiting();
         let before = std::mem::replace(&mut self.shared.fleet, settings.fleet);
         for catalog in before.catalog_names().iter().filter(|name| !self.shared.fleet.has_catalog(name)) {
-            self.silence.answered(catalog);
+            self.silence.forget(catalog);
             self.shared.reporter.catalog_gone(catalog);
         }
         let mut changed = Vec::new();
@@ -165,13 +165,16 @@ impl Scheduler {
     }
 
     /// Adds new tables of a catalog and forgets those that are gone.
-    fn take_in(&mut self, Listing { fleet, catalog, names }: Listing) {
+    fn take_in(&mut self, Listing { fleet, catalog, names, after_failure }: Listing) {
         // It was on its way when the settings changed, and says nothing about the present policies and catalogs.
         if !Arc::ptr_eq(&fleet, &self.shared.fleet) {
             return;
         }
-        self.silence.answered(&catalog);
         let now = self.now_ms();
+        // It was away and is back. Otherwise a listing says nothing about loads.
+        if after_failure {
+            self.silence.told(&catalog, now);
+        }
         let names: HashSet<TableName> = names.into_iter().collect();
         let mut gone = Vec::new();
         for (name, entry) in self.tables.iter_mut().filter(|(name, _)| name.catalog == catalog) {
@@ -266,13 +269,8 @@ impl Scheduler {
             due.extend(waiting.map(|(name, entry)| (entry.turn(), name.clone())));
         }
         due.sort_unstable();
-        let (waiting, silent) = self.silence.waiting(now);
-        for catalog in silent {
-            let seconds = SILENT_AFTER.as_secs();
-            let error =
-                Error::unavailable(format!("{catalog} has not told of a table that was asked for {seconds} s ago"));
-            self.shared.reporter.catalog_failed(&catalog, &error);
-        }
+        let waiting = self.silence.waiting(now);
+        self.tell_silence(now);
         // A clean-up that waits for what other tables need does no work meanwhile.
         let asking = *self.asking.borrow_and_update();
         let mut left = Vec::new();
@@ -296,6 +294,13 @@ impl Scheduler {
         }
     }
 
+    fn tell_silence(&mut self, now_ms: i64) {
+        let tables = &self.tables;
+        let silent =
+            self.silence.silent_catalogs(|catalog| tables.keys().filter(|name| name.catalog == catalog).count());
+        self.shared.reporter.catalogs_silent(&silent, now_ms);
+    }
+
     fn start(&mut self, name: TableName) {
         let Some(entry) = self.tables.get_mut(&name) else { return };
         let (step, quarantine) = (entry.next.step, entry.quarantine.clone());
@@ -308,15 +313,8 @@ impl Scheduler {
         // Workers catch their panics and are aborted only with the scheduler itself.
         let Ok(Finished { name, run, step, progress }) = finished else { return };
         let now = self.now_ms();
-        let unavailable = match &progress {
-            Progressed::NotBegun(error) if error.kind() == ErrorKind::Unavailable => Some(error),
-            _ => None,
-        };
-        if self.silence.end(&name, unavailable.is_some())
-            && let Some(error) = unavailable
-        {
-            self.shared.reporter.catalog_failed(&name.catalog, error);
-        }
+        let unavailable = matches!(&progress, Progressed::NotBegun(error) if error.kind() == ErrorKind::Unavailable);
+        self.silence.end(&name, unavailable, now);
         let Some(entry) = self.tables.get_mut(&name) else { return };
         if matches!(&progress, Progressed::NotBegun(error) if error.kind() == ErrorKind::NotFound) {
             self.forget(&name);

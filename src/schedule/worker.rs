@@ -159,21 +159,26 @@ impl Shared {
 
     /// Asks a catalog for its tables, again and again. Each answer comes with the fleet that was asked.
     pub(super) async fn discover(self, catalog: String, found: mpsc::Sender<Listing>) {
+        let mut after_failure = false;
         loop {
             // One bad answer must not end the listing for good.
             let asked = AssertUnwindSafe(self.fleet.discover(&catalog)).catch_unwind().await;
             match asked.unwrap_or_else(|panic| Err(panicked(panic.as_ref()))) {
                 Ok(Discovered { names, unclear }) => {
-                    self.reporter.catalog_reached(&catalog);
-                    if let Some(error) = unclear {
-                        self.reporter.catalog_failed(&catalog, &error);
+                    match unclear {
+                        None => self.reporter.catalog_listed(&catalog),
+                        Some(error) => self.reporter.catalog_listed_in_part(&catalog, &error, self.env.clock.now_ms()),
                     }
-                    let listing = Listing { fleet: self.fleet.clone(), catalog: catalog.clone(), names };
+                    let after_failure = std::mem::take(&mut after_failure);
+                    let listing = Listing { fleet: self.fleet.clone(), catalog: catalog.clone(), names, after_failure };
                     if found.send(listing).await.is_err() {
                         return;
                     }
                 }
-                Err(error) => self.reporter.catalog_failed(&catalog, &error),
+                Err(error) => {
+                    after_failure = true;
+                    self.reporter.catalog_not_listed(&catalog, &error, self.env.clock.now_ms());
+                }
             }
             tokio::time::sleep(DISCOVER_EVERY).await;
         }
@@ -185,6 +190,8 @@ pub(super) struct Listing {
     pub(super) fleet: Arc<Fleet>,
     pub(super) catalog: String,
     pub(super) names: Vec<TableName>,
+    /// The listing before this one failed.
+    pub(super) after_failure: bool,
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Error {

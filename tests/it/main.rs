@@ -27,6 +27,7 @@ mod pushgateway;
 mod reload;
 mod rest_client;
 mod rest_observed;
+mod rest_tokens;
 mod rewrite;
 mod schedule;
 mod storage_local;

@@ -31,7 +31,7 @@ pub(crate) fn table_answer() -> Value {
     json!({"metadata-location": "s3://b/t/metadata/1.json", "metadata": metadata()})
 }
 
-fn error_body(kind: &str) -> Value {
+pub(crate) fn error_body(kind: &str) -> Value {
     json!({"error": {"type": kind, "message": "because", "code": 0}})
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn config_for(uri: &str, auth: Auth, properties: &[(&str, &str)]) -> 
     RestCatalogConfig { name: "lake".into(), uri: uri.into(), warehouse: None, properties: all, auth }
 }
 
-async fn connect(server: &HttpServer, auth: Auth) -> RestCatalog {
+pub(crate) async fn connect(server: &HttpServer, auth: Auth) -> RestCatalog {
     RestCatalog::connect(config_for(&server.uri(), auth, &[])).await.unwrap()
 }
 
@@ -153,10 +153,10 @@ async fn a_commit_is_sent_again_where_it_was_not_looked_at() {
     assert_eq!(commit_against(vec![busy(), busy(), ok()]).await, ("committed", None, 3));
     assert_eq!(commit_against(vec![busy()]).await, ("refused", Some(ErrorKind::Unavailable), 4), "bounded");
     assert_eq!(commit_against(vec![busy(), Reply::status(500)]).await, ("unknown", Some(ErrorKind::CommitUnknown), 2));
-    for status in [401, 419, 403] {
+    for (status, kind) in [(401, ErrorKind::Unavailable), (419, ErrorKind::Unavailable), (403, ErrorKind::Forbidden)] {
         assert_eq!(commit_against(vec![Reply::status(status), ok()]).await, ("committed", None, 2), "{status}");
         let outcome = commit_against(vec![Reply::status(status)]).await;
-        assert_eq!(outcome, ("refused", Some(ErrorKind::Unavailable), 2), "renewed once, then {status} again");
+        assert_eq!(outcome, ("refused", Some(kind), 2), "renewed once, then {status} again");
     }
     let conflict = commit_against(vec![Reply::status(401), Reply::status(409)]).await;
     assert_eq!(conflict, ("conflict", Some(ErrorKind::Conflict), 2));
@@ -244,7 +244,7 @@ async fn reads_end_with_the_catalog_s_own_words() {
         (Reply::json(404, error_body("NoSuchTableException")), ErrorKind::NotFound, 1, "NoSuchTableException: because"),
         (Reply::status(404), ErrorKind::Unavailable, 1, "HTTP 404"),
         (Reply::json(400, error_body("BadRequestException")), ErrorKind::DataInvalid, 1, "BadRequestException"),
-        (Reply::json(403, error_body("ForbiddenException")), ErrorKind::Unavailable, 2, "ForbiddenException"),
+        (Reply::json(403, error_body("ForbiddenException")), ErrorKind::Forbidden, 2, "ForbiddenException"),
         (Reply::json(500, error_body("Oops")), ErrorKind::Unavailable, 4, "HTTP 500 Oops: because"),
         (Reply::Answer(200, vec![], b"{}".to_vec()), ErrorKind::Unavailable, 1, "not what the protocol says"),
     ] {

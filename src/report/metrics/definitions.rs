@@ -169,7 +169,7 @@ definitions! {
     LEADER: Gauge "icewright_leader" &[], "0 or 1",
         "1 if this process maintains tables; 0 while another one does, which this one stands by for.";
     CATALOG_UP: Gauge "icewright_catalog_up" &["catalog"], "0 or 1",
-        "1 if the catalog told of its tables when it was last asked; absent before the first try.";
+        "0 if the catalog did not list its tables when it was last asked, or tells of none of several tables; absent before the first try.";
     MEMORY_BUDGET: Gauge "icewright_memory_budget_bytes" &[], "bytes", "Memory that rewrites may take together.";
     MEMORY_RESERVED: Gauge "icewright_memory_reserved_bytes" &[], "bytes", "Memory that running rewrites have reserved.";
     MANIFEST_CACHE: Gauge "icewright_manifest_cache_bytes" &[], "bytes", "Memory that summaries of manifests take.";

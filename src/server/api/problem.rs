@@ -40,7 +40,12 @@ impl From<Error> for Problem {
             ErrorKind::Conflict => 409,
             ErrorKind::Config => 400,
             ErrorKind::Unavailable | ErrorKind::Cancelled | ErrorKind::OutOfMemory => 503,
-            ErrorKind::CommitUnknown | ErrorKind::Unsupported | ErrorKind::DataInvalid | ErrorKind::Internal => 500,
+            // It is not the caller of this API who lacks a right.
+            ErrorKind::Forbidden
+            | ErrorKind::CommitUnknown
+            | ErrorKind::Unsupported
+            | ErrorKind::DataInvalid
+            | ErrorKind::Internal => 500,
         };
         Self::new(status, error.to_string())
     }

@@ -1,4 +1,4 @@
-//! A catalog that takes requests and never answers, beside one that is well.
+//! Catalogs that take requests and do not answer some or all of them, beside one that is well.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,17 +7,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
 use icewright::catalog::{Catalog, CommitOutcome, LoadedTable, MaySend};
-use icewright::error::Result;
+use icewright::error::{Error, ErrorKind, Result};
+use icewright::policy::TableName;
 use icewright::schedule::fleet::Fleet;
 use icewright::testing::MemoryCatalog;
 
 use super::scheduler::{Daemon, grown, until};
 use super::world::{HOUR, Lake, MINUTE, POLICY, policies};
 
-/// Lists its tables, and tells of none while it is `silent`.
+/// Lists its tables. While it is `silent`, it tells nothing of some of them, or `refusal`.
 struct Silent {
     inner: MemoryCatalog,
     silent: Arc<AtomicBool>,
+    concerns: fn(&str) -> bool,
+    refusal: Option<Error>,
 }
 
 #[async_trait]
@@ -31,7 +34,10 @@ impl Catalog for Silent {
     }
 
     async fn load_table(&self, table: &TableIdent) -> Result<LoadedTable> {
-        if self.silent.load(Ordering::Relaxed) {
+        if self.silent.load(Ordering::Relaxed) && (self.concerns)(table.name()) {
+            if let Some(error) = &self.refusal {
+                return Err(error.clone());
+            }
             std::future::pending::<()>().await;
         }
         self.inner.load_table(table).await
@@ -57,7 +63,8 @@ async fn a_catalog_that_does_not_answer_holds_up_no_other() {
     grown(&pond, "u").await;
     let silent = Arc::new(AtomicBool::new(true));
     let mut member = lake.member();
-    member.catalog = Arc::new(Silent { inner: lake.catalog.clone(), silent: silent.clone() });
+    let (inner, silent_too) = (lake.catalog.clone(), silent.clone());
+    member.catalog = Arc::new(Silent { inner, silent: silent_too, concerns: |_| true, refusal: None });
     let members = BTreeMap::from([("lake".to_owned(), member), ("pond".to_owned(), pond.member())]);
     let fleet = Arc::new(Fleet::new(members, policies(&["lake.db.*", "pond.db.*"], POLICY)));
     let daemon = Daemon::with_fleet(&lake, fleet, 2);
@@ -79,4 +86,55 @@ async fn a_catalog_that_does_not_answer_holds_up_no_other() {
     .await;
     assert_eq!(daemon.value("icewright_catalog_up", "lake"), 1.0);
     daemon.stop().await;
+}
+
+fn name(table: &str) -> TableName {
+    format!("lake.db.{table}").parse().expect("a name")
+}
+
+/// Two workers, and two tables whose loads hang or are refused, which come first.
+async fn with_bad_tables(refusal: Option<Error>) {
+    let lake = Lake::new();
+    for table in ["a", "b", "t", "u", "v", "w"] {
+        grown(&lake, table).await;
+    }
+    let silent = Arc::new(AtomicBool::new(true));
+    let mut member = lake.member();
+    let (inner, silent_too) = (lake.catalog.clone(), silent.clone());
+    let told = refusal.clone();
+    member.catalog = Arc::new(Silent { inner, silent: silent_too, concerns: |table| table < "c", refusal });
+    let members = BTreeMap::from([("lake".to_owned(), member)]);
+    let daemon = Daemon::with_fleet(&lake, Arc::new(Fleet::new(members, policies(&["lake.db.*"], POLICY))), 2);
+    let up = || daemon.value("icewright_catalog_up", "lake");
+    until(3 * MINUTE, "the others are compacted", || async {
+        let mut done = 0;
+        for table in ["t", "u", "v", "w"] {
+            done += usize::from(lake.files(table).await.len() == 2);
+        }
+        done == 4
+    })
+    .await;
+    for _ in 0..600 {
+        tokio::time::sleep(MINUTE / 10).await;
+        assert_eq!(up(), 1.0, "the catalog tells of its other tables");
+    }
+    let reasons = daemon.board.table(&name("a"), lake.clock.now_ms()).expect("known").summary.reasons;
+    let expected = told.map_or("has not answered within 120 s".to_owned(), |error| error.to_string());
+    assert!(reasons.iter().any(|reason| reason.detail.contains(&expected)), "{reasons:?}");
+    silent.store(false, Ordering::Relaxed);
+    until(3 * HOUR, "these as well", || async { lake.files("a").await.len() + lake.files("b").await.len() == 4 }).await;
+    assert_eq!(up(), 1.0);
+    daemon.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn tables_that_hang_neither_take_the_workers_nor_bring_their_catalog_down() {
+    with_bad_tables(None).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn tables_that_are_refused_or_fail_do_not_bring_their_catalog_down() {
+    for kind in [ErrorKind::Forbidden, ErrorKind::Unavailable, ErrorKind::DataInvalid] {
+        with_bad_tables(Some(Error::new(kind, "HTTP 4711 for this table"))).await;
+    }
 }
