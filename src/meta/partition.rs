@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use iceberg::spec::{
-    Literal, NestedField, PartitionField, PrimitiveLiteral, PrimitiveType, StructType, TableMetadata, Type as IcebergType,
+    Literal, NestedField, PartitionField, PrimitiveLiteral, PrimitiveType, StructType, TableMetadata,
+    Type as IcebergType,
 };
 
 use super::avro::{Decoder, Field, Kind, Logical, Type};

@@ -164,9 +164,8 @@ mod tests {
         assert_eq!(class(5, 7), class(high - 1, high - 1));
         assert_eq!(UuidClass::of(&Struct::from_iter([Some(Literal::long(-1)), None])), UuidClass(Vec::new()));
         let mut summaries = PartitionSummaries::new(1);
-        let mut add = |bits| {
-            summaries.add(&Struct::from_iter([Some(Literal::Primitive(PrimitiveLiteral::UInt128(bits)))]))
-        };
+        let mut add =
+            |bits| summaries.add(&Struct::from_iter([Some(Literal::Primitive(PrimitiveLiteral::UInt128(bits)))]));
         add(1).expect("the first");
         add(1 << 127).expect_err("bounds that some reader would misunderstand");
     }

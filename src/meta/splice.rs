@@ -131,7 +131,8 @@ fn describe(writer: &SnapshotWriter<'_>, source: &ManifestFile, container: &Cont
     let fields = written.get("fields").and_then(Value::as_array);
     let data_file = fields.and_then(|f| f.iter().find(|f| f.get("field-id").and_then(Value::as_i64) == Some(2)));
     let data_file = data_file.and_then(|f| f.get("type")).filter(|ty| ty.is_object() || ty.is_array());
-    let data_file = data_file.ok_or_else(|| Error::unsupported(format!("{path}: data_file is given by the name of a type")))?;
+    let data_file =
+        data_file.ok_or_else(|| Error::unsupported(format!("{path}: data_file is given by the name of a type")))?;
     let mut schema = entry_schema(writer.metadata().format_version(), data_file.clone());
     // Names inside may be given in full.
     for key in ["name", "namespace"] {

@@ -124,7 +124,11 @@ fn name_mapping(metadata: &TableMetadata) -> Result<Option<NameMapping>> {
     }
 }
 
-fn output_settings(ctx: &RewriteContext, group: &FileGroup, outputs: &Arc<OwnOutputs>) -> Result<OutputSettings> {
+pub(super) fn output_settings(
+    ctx: &RewriteContext,
+    group: &FileGroup,
+    outputs: &Arc<OwnOutputs>,
+) -> Result<OutputSettings> {
     let metadata = &ctx.loaded.metadata;
     let schema = metadata.current_schema();
     let arrow = arrow_schema(schema.as_struct().fields())?;

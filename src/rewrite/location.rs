@@ -168,7 +168,13 @@ fn timestamp(micros: i64) -> String {
 /// A float as Java writes it: -0.0, NaN, Infinity, 1.5, 1.0E7. `scientific` is the shortest form, such as `1.5e-7`.
 fn java_float(value: f64, scientific: &str) -> String {
     if !value.is_finite() {
-        return if value.is_nan() { "NaN".into() } else if value > 0.0 { "Infinity".into() } else { "-Infinity".into() };
+        return if value.is_nan() {
+            "NaN".into()
+        } else if value > 0.0 {
+            "Infinity".into()
+        } else {
+            "-Infinity".into()
+        };
     }
     if value == 0.0 || (1e-3..1e7).contains(&value.abs()) {
         // Digits of the shorter type: a 32-bit 0.1 is no 64-bit 0.1.

@@ -70,10 +70,8 @@ impl Partitioner {
             .iter()
             .map(|field| match &field.source {
                 None => Ok(arrow::array::new_null_array(&DataType::Boolean, batch.num_rows())),
-                Some((column, transform)) => {
-                    self::transform(*transform, &column.values(batch)?)
-                        .map_err(|e| e.context(format!("compute partition field {}", field.name)))
-                }
+                Some((column, transform)) => self::transform(*transform, &column.values(batch)?)
+                    .map_err(|e| e.context(format!("compute partition field {}", field.name))),
             })
             .collect()
     }

@@ -53,10 +53,8 @@ impl PartitionProof {
         let path = file.file_path();
         let wrong = |what: String| Error::internal(format!("output {path} was written wrongly: {what}"));
         let live = spec.fields().iter().zip(file.partition().iter());
-        let values: Vec<Option<Literal>> = live
-            .filter(|(field, _)| field.transform != Transform::Void)
-            .map(|(_, value)| value.cloned())
-            .collect();
+        let values: Vec<Option<Literal>> =
+            live.filter(|(field, _)| field.transform != Transform::Void).map(|(_, value)| value.cloned()).collect();
         if values.len() != self.fields.len() {
             return Err(wrong("its partition has another number of values than its spec".into()));
         }
@@ -211,9 +209,8 @@ fn is_value(row: Row<'_>, value: &PrimitiveLiteral) -> bool {
 /// Whether `cut` is the row's value less what exceeds a multiple of `width`, or its first `width` characters or bytes.
 fn is_cut(row: Row<'_>, cut: &PrimitiveLiteral, width: u32) -> bool {
     use PrimitiveLiteral as L;
-    let numbers = |value: i128, rest: i128| {
-        (0..i128::from(width)).contains(&rest) && (value - rest) % i128::from(width) == 0
-    };
+    let numbers =
+        |value: i128, rest: i128| (0..i128::from(width)).contains(&rest) && (value - rest) % i128::from(width) == 0;
     let length = width as usize;
     match (row, cut) {
         // The reference's numbers wrap around below the least one.
@@ -243,7 +240,8 @@ fn span(transform: Transform, value: &PrimitiveLiteral, source: &DataType) -> Re
     };
     let PrimitiveLiteral::Int(period) = value else { return Err(Error::internal("a period that is no integer")) };
     let period = i64::from(*period);
-    let bounds = |first: fn(i64) -> i64, unit: i128| (i128::from(first(period)) * unit, i128::from(first(period + 1)) * unit);
+    let bounds =
+        |first: fn(i64) -> i64, unit: i128| (i128::from(first(period)) * unit, i128::from(first(period + 1)) * unit);
     Ok(match transform {
         Transform::Year => bounds(|years| first_day_of_month(years * 12), per_day),
         Transform::Month => bounds(first_day_of_month, per_day),
@@ -256,7 +254,8 @@ fn span(transform: Transform, value: &PrimitiveLiteral, source: &DataType) -> Re
 fn first_day_of_month(months: i64) -> i64 {
     const BEFORE: [i64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
     let (year, month) = (1970 + months.div_euclid(12), months.rem_euclid(12));
-    let leap_years_before = |year: i64| (year - 1).div_euclid(4) - (year - 1).div_euclid(100) + (year - 1).div_euclid(400);
+    let leap_years_before =
+        |year: i64| (year - 1).div_euclid(4) - (year - 1).div_euclid(100) + (year - 1).div_euclid(400);
     let is_leap = leap_years_before(year + 1) > leap_years_before(year);
     let leap_day = i64::from(is_leap && month >= 2);
     let before = BEFORE[usize::try_from(month).unwrap_or(0)];

@@ -114,14 +114,14 @@ fn truncate(width: u32, values: &ArrayRef) -> Result<Option<ArrayRef>> {
     let length = usize::try_from(width).unwrap_or(usize::MAX);
     // Overflow wraps around, as it does in the reference.
     Ok(Some(match values.data_type() {
-        DataType::Int32 => Arc::new(values.as_primitive::<Int32Type>().unary::<_, Int32Type>(|v| {
-            v.wrapping_sub((v % width).wrapping_add(width) % width)
-        })),
+        DataType::Int32 => Arc::new(
+            values
+                .as_primitive::<Int32Type>()
+                .unary::<_, Int32Type>(|v| v.wrapping_sub((v % width).wrapping_add(width) % width)),
+        ),
         DataType::Int64 => {
             let width = i64::from(width);
-            Arc::new(
-                values.as_primitive::<Int64Type>().unary::<_, Int64Type>(|v| v.wrapping_sub(v.rem_euclid(width))),
-            )
+            Arc::new(values.as_primitive::<Int64Type>().unary::<_, Int64Type>(|v| v.wrapping_sub(v.rem_euclid(width))))
         }
         DataType::Decimal128(precision, scale) => {
             let width = i128::from(width);

@@ -225,15 +225,12 @@ fn signed(bytes: &[u8]) -> (i64, i64) {
 
 #[tokio::test]
 async fn manifests_of_uuid_partitions_have_bounds_that_hold_in_every_order() {
-    let loaded = table_of(
-        FormatVersion::V2,
-        schema(vec![(1, "u", PrimitiveType::Uuid)]),
-        &[("u", Transform::Identity)],
-        &[],
-    );
+    let loaded =
+        table_of(FormatVersion::V2, schema(vec![(1, "u", PrimitiveType::Uuid)]), &[("u", Transform::Identity)], &[]);
     let store = MemoryStore::new();
     let ends = [0u64, 1, 0x7fff_ffff_ffff_ffff, 0x8000_0000_0000_0000, 0xffff_ffff_ffff_ffff];
-    let values = ends.iter().flat_map(|upper| ends.iter().map(move |lower| u128::from(*upper) << 64 | u128::from(*lower)));
+    let values =
+        ends.iter().flat_map(|upper| ends.iter().map(move |lower| u128::from(*upper) << 64 | u128::from(*lower)));
     let values: Vec<Option<Literal>> = values.map(|v| Some(Literal::uuid(Uuid::from_u128(v)))).chain([None]).collect();
     let file = |(n, value): (usize, &Option<Literal>)| {
         content_file(DataContentType::Data, &format!("f{n}"), Struct::from_iter([value.clone()]), 1, 1)
@@ -252,13 +249,15 @@ async fn manifests_of_uuid_partitions_have_bounds_that_hold_in_every_order() {
             let summary = &manifest.partitions.as_ref().expect("summaries")[0];
             for entry in read_manifest(&store, &loaded, &manifest).await.expect("valid") {
                 seen += 1;
-                let Some(Some(Literal::Primitive(PrimitiveLiteral::UInt128(value)))) = entry.partition.values.fields().first()
+                let Some(Some(Literal::Primitive(PrimitiveLiteral::UInt128(value)))) =
+                    entry.partition.values.fields().first()
                 else {
                     assert!(summary.contains_null);
                     continue;
                 };
                 let value = value.to_be_bytes();
-                let (low, high) = (summary.lower_bound.as_ref().expect("a bound"), summary.upper_bound.as_ref().expect("a bound"));
+                let (low, high) =
+                    (summary.lower_bound.as_ref().expect("a bound"), summary.upper_bound.as_ref().expect("a bound"));
                 assert!(low.as_slice() <= &value[..] && &value[..] <= high.as_slice(), "as bytes");
                 assert!(signed(low) <= signed(&value) && signed(&value) <= signed(high), "as signed numbers");
             }

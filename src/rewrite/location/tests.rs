@@ -65,7 +65,8 @@ fn transforms_are_readable() {
 fn floats_are_written_as_java_writes_them() {
     let double = |v: f64| primitive(&PrimitiveType::Double, &PrimitiveLiteral::Double(v.into())).expect("a double");
     let float = |v: f32| primitive(&PrimitiveType::Float, &PrimitiveLiteral::Float(v.into())).expect("a float");
-    let cases = [(0.0, "0.0"), (-0.0, "-0.0"), (0.1, "0.1"), (-1234567.5, "-1234567.5"), (1e7, "1.0E7"), (1.25e-4, "1.25E-4")];
+    let cases =
+        [(0.0, "0.0"), (-0.0, "-0.0"), (0.1, "0.1"), (-1234567.5, "-1234567.5"), (1e7, "1.0E7"), (1.25e-4, "1.25E-4")];
     for (value, text) in cases {
         assert_eq!(double(value), text);
     }

@@ -100,7 +100,8 @@ fn identity_makes_one_nan_of_all_and_keeps_both_zeros() {
     let odd = f64::from_bits(0x7ff8_0000_0000_0001);
     let floats: ArrayRef = Arc::new(Float64Array::from(vec![odd, -f64::NAN, 0.0, -0.0]));
     let result = transform(Transform::Identity, &floats).expect("supported");
-    let bits: Vec<u64> = result.as_primitive::<arrow::datatypes::Float64Type>().values().iter().map(|v| v.to_bits()).collect();
+    let bits: Vec<u64> =
+        result.as_primitive::<arrow::datatypes::Float64Type>().values().iter().map(|v| v.to_bits()).collect();
     assert_eq!(bits, [f64::NAN.to_bits(), f64::NAN.to_bits(), 0, 1 << 63]);
 }
 

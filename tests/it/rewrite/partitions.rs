@@ -66,8 +66,11 @@ async fn a_fraction_of_a_second_before_1970_is_of_the_day_that_it_is_in() {
 #[tokio::test]
 async fn months_and_years_of_timestamps_with_a_zone_are_partitions() {
     let micros = [-1, 0, 951_782_400_000_000, 1_735_689_599_999_999, 1_735_689_600_000_000];
-    for (transform, expected) in [("month", [-1, 0, 361, 659, 660]), ("year", [-1, 0, 30, 54, 55]), ("hour", [-1, 0, 264_384, 482_135, 482_136])] {
-        let t = Table::new(json!([column(1, "id", "long"), column(2, "ts", "timestamptz")])).partitioned(by(2, transform));
+    for (transform, expected) in
+        [("month", [-1, 0, 361, 659, 660]), ("year", [-1, 0, 30, 54, 55]), ("hour", [-1, 0, 264_384, 482_135, 482_136])]
+    {
+        let t =
+            Table::new(json!([column(1, "id", "long"), column(2, "ts", "timestamptz")])).partitioned(by(2, transform));
         let data = batch(vec![(1, "id", longs(0..5)), (2, "ts", times(&micros, Some("UTC")))]);
         let found = ids_by_partition(&t, vec![task(t.data("a", &data, 1), &[])]).await;
         assert_eq!(found.keys().copied().collect::<Vec<_>>(), expected, "{transform}");
@@ -85,7 +88,13 @@ async fn the_two_zeros_are_two_partitions_and_all_nans_are_one() {
     for file in &result.added {
         let Some(PrimitiveLiteral::Double(partition)) = value(file) else { panic!("{:?}", file.partition()) };
         assert_eq!(found.insert(partition.0.to_bits(), first_column(&t, file)), None, "one file for each");
-        let directory = if partition.0.is_nan() { "/p=NaN/" } else if partition.0.is_sign_negative() { "/p=-0.0/" } else { "/p=0.0/" };
+        let directory = if partition.0.is_nan() {
+            "/p=NaN/"
+        } else if partition.0.is_sign_negative() {
+            "/p=-0.0/"
+        } else {
+            "/p=0.0/"
+        };
         assert!(file.file_path().contains(directory), "{}", file.file_path());
     }
     let expected = [(0.0f64, vec![0, 5]), (-0.0, vec![1, 4]), (f64::NAN, vec![2, 3])];
