@@ -93,6 +93,33 @@ impl Type {
         }
     }
 
+    /// The type with each plain `fixed` inside of field `field` as `bytes`, which tell their length. `None`: there are none.
+    pub(crate) fn with_counted_fixed(&self, field: i32) -> Result<Option<Arc<Self>>> {
+        let mut found = false;
+        let changed = self.counted(field, false, &mut found)?;
+        Ok(changed.filter(|_| found))
+    }
+
+    /// `None`: as it is.
+    fn counted(&self, field: i32, inside: bool, found: &mut bool) -> Result<Option<Arc<Self>>> {
+        let mut child = |ty: &Arc<Self>, inside: bool| {
+            Ok::<_, Error>(ty.counted(field, inside, found)?.unwrap_or_else(|| Arc::clone(ty)))
+        };
+        let kind = match &self.kind {
+            Kind::Fixed(_) if inside && self.logical.is_none() => {
+                *found = true;
+                Kind::Bytes
+            }
+            Kind::Union(branches) => Kind::Union(branches.iter().map(|b| child(b, inside)).collect::<Result<_>>()?),
+            Kind::Record(fields) => {
+                let fields = fields.iter().map(|f| Ok(Field { id: f.id, ty: child(&f.ty, inside || f.id == field)? }));
+                Kind::Record(fields.collect::<Result<_>>()?)
+            }
+            _ => return Ok(None),
+        };
+        Self::new(kind, self.logical).map(Some)
+    }
+
     /// Whether values of the type take no bytes.
     pub(crate) fn is_empty(&self) -> bool {
         match &self.kind {

@@ -9,6 +9,9 @@ use crate::error::{Error, Result};
 /// Field id of the path column in position delete files.
 const DELETE_FILE_PATH: i32 = 2_147_483_546;
 
+/// Field id of the partition.
+const PARTITION: i32 = 102;
+
 /// Status of an entry: still there from an earlier snapshot, added, deleted.
 pub(crate) const EXISTING: i32 = 0;
 /// See [`EXISTING`].
@@ -82,8 +85,24 @@ impl Layout {
         if !fields.iter().any(|f| f.id == 0) {
             return Err(wrong("no status (field id 0)"));
         }
-        let partition = data_file.iter().find(|f| f.id == 102).map(|f| f.ty.clone());
-        Ok(Self { root: container.schema.clone(), partition })
+        let layout = Self::with_root(container.schema.clone());
+        // The Java library (1.9.2) puts the length before `fixed` partition values, against the schema that it writes beside
+        // them: such a manifest can be read only in this other way.
+        match container.schema.with_counted_fixed(PARTITION)?.map(Self::with_root) {
+            Some(counted) if !layout.fits(container) && counted.fits(container) => Ok(counted),
+            _ => Ok(layout),
+        }
+    }
+
+    fn with_root(root: Arc<Type>) -> Self {
+        let data_file = root.fields().and_then(|fields| fields.iter().find(|f| f.id == 2)).and_then(|f| f.ty.fields());
+        let partition = data_file.and_then(|fields| fields.iter().find(|f| f.id == PARTITION)).map(|f| f.ty.clone());
+        Self { root, partition }
+    }
+
+    /// Whether every entry can be read so.
+    fn fits(&self, container: &Container<'_>) -> bool {
+        container.for_each(|decoder| self.decode(decoder, Detail::Paths).map(drop)).is_ok()
     }
 
     /// The next entry.
@@ -120,7 +139,7 @@ fn data_file<'a>(decoder: &mut Decoder<'a>, ty: &Type, detail: Detail, entry: &m
             100 => entry.file_path = decoder.opt_text(ty)?.unwrap_or_default(),
             104 => entry.file_size = decoder.opt_long(ty)?.unwrap_or(-1),
             101 if full => entry.file_format = decoder.opt_text(ty)?.unwrap_or_default(),
-            102 if full => {
+            &PARTITION if full => {
                 let start = decoder.position();
                 decoder.skip(ty)?;
                 entry.partition = decoder.since(start);

@@ -32,6 +32,8 @@ use crate::storage::delete_files::{Proof, delete_files};
 
 /// Footers read, or outputs reopened, at the same time.
 const CONCURRENT_FOOTERS: usize = 8;
+/// Bytes of an output of which several are read again at a time.
+const SMALL_OUTPUT: u64 = 8 << 20;
 /// Bytes that the open writers of a pooled group may take at least, per worker: with less, files would come out tiny.
 const POOLED_BYTES: u64 = 64 << 20;
 /// Decoded batches alive per worker at most: being decoded, filtered, between threads, encoded.
@@ -124,7 +126,11 @@ fn name_mapping(metadata: &TableMetadata) -> Result<Option<NameMapping>> {
     }
 }
 
-fn output_settings(ctx: &RewriteContext, group: &FileGroup, outputs: &Arc<OwnOutputs>) -> Result<OutputSettings> {
+pub(super) fn output_settings(
+    ctx: &RewriteContext,
+    group: &FileGroup,
+    outputs: &Arc<OwnOutputs>,
+) -> Result<OutputSettings> {
     let metadata = ctx.loaded.typed()?;
     let schema = metadata.current_schema();
     let arrow = arrow_schema(schema.as_struct().fields())?;
@@ -246,9 +252,14 @@ async fn prove_partitions(ctx: &RewriteContext, group: &FileGroup, files: &[Writ
     let spec = metadata.partition_spec_by_id(group.output_spec_id).filter(|spec| !spec.is_unpartitioned());
     let Some(spec) = spec.filter(|_| group.partition.is_none()) else { return Ok(()) };
     let proof = Arc::new(PartitionProof::new(spec, metadata.current_schema())?);
-    for file in files {
+    // Many small files at a time, large ones one after the other: the memory of the writers is free, and enough for that.
+    let (small, large): (Vec<_>, Vec<_>) =
+        files.iter().map(|f| &f.data_file).partition(|f| f.file_size_in_bytes() <= SMALL_OUTPUT);
+    for (files, concurrency) in [(small, CONCURRENT_FOOTERS), (large, 1)] {
         ctx.check_cancelled()?;
-        Arc::clone(&proof).check(ctx.store.as_ref(), &file.data_file, spec).await?;
+        let checks = files.into_iter().map(|file| Arc::clone(&proof).check(ctx.store.as_ref(), file, spec));
+        let checks: Vec<_> = checks.collect();
+        futures::stream::iter(checks).buffer_unordered(concurrency).try_collect::<()>().await?;
     }
     Ok(())
 }

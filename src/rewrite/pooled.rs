@@ -295,3 +295,6 @@ impl<'a> Router<'a> {
         keys.iter().try_for_each(|key| self.close(key))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -238,6 +238,22 @@ fn tables_are_changed_in_one_place() {
     assert_eq!(uses_outside(&[".commit_table("], &["src/commit/", "src/sandbox/"]), NONE);
 }
 
+/// The library's `Struct` takes 0.0 and -0.0 for one value.
+#[test]
+fn partitions_are_told_apart_by_one_type() {
+    let is_key = |line: &str| {
+        let words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+        (line.contains("Map<") || line.contains("Set<")) && words.into_iter().any(|word| word == "Struct")
+    };
+    let mut keyed = Vec::new();
+    for source in sources("src").iter().filter(|s| !s.is_test()) {
+        let lines = source.code().filter(|(_, line)| is_key(line));
+        keyed.extend(lines.map(|(number, line)| format!("{}:{number}: {}", source.path, line.trim())));
+    }
+    assert_eq!(keyed, NONE, "use PartitionValues");
+    assert!(is_key("HashSet<(i32, &Struct)>") && !is_key("HashSet<PartitionValues>"));
+}
+
 #[test]
 fn time_and_chance_come_from_the_clock() {
     let sources =

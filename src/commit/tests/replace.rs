@@ -1,6 +1,6 @@
 //! What a rewrite's snapshot looks like, and which deletes leave with it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use iceberg::spec::*;
 use iceberg::{TableRequirement, TableUpdate};
@@ -270,6 +270,18 @@ async fn delete_files_leave_only_when_nothing_is_left_for_them() {
     // can name a file that did not exist when they were written.
     let gone = removed_of(deletes(), &before, &[], true).await;
     assert_eq!(gone, set(&["eq-x", "eq-z", "pos-x", "pos-z", "file-a", "file-gone", "file-early"]));
+}
+
+#[tokio::test]
+async fn a_position_delete_whose_path_bounds_were_cut_stays_while_its_partition_does() {
+    let bounded = |name: &str, partition: &str, bound: &str| {
+        let bounds = HashMap::from([(2_147_483_546, Datum::string(at(bound)))]);
+        let mut builder = built(DataContentType::PositionDeletes, name, in_partition(partition), 1);
+        builder.lower_bounds(bounds.clone()).upper_bounds(bounds).build().expect("complete")
+    };
+    let before = [("a", "x", 5), ("y.parquet/1", "y", 5), ("y.parquet/2", "y", 5), ("b", "y", 5)];
+    let deletes = vec![bounded("cut", "y", "y.parquet"), bounded("whole", "y", "b"), bounded("of-the-input", "x", "a")];
+    assert_eq!(removed_of(deletes, &before, &[], true).await, set(&["of-the-input"]));
 }
 
 #[tokio::test]

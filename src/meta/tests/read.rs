@@ -477,3 +477,48 @@ fn a_manifest_list_with_a_null_summary_has_no_summaries() {
     assert_eq!(partitions(&[4, 2, 1, 2, 0, 0]), Some(vec![true, false]));
     assert_eq!(partitions(&[4, 2, 1, 0, 0]), None);
 }
+
+#[tokio::test]
+async fn fixed_partition_values_are_read_with_and_without_a_length() {
+    let columns = schema(vec![(1, "code", PrimitiveType::Fixed(4))]);
+    let loaded = table_of(FormatVersion::V2, columns, &[("code", Transform::Identity)], &[]);
+    let store = MemoryStore::new();
+    let codes = ["abcd", "efgh", "\u{8}xyz"];
+    let files = codes.map(|code| {
+        content_file(DataContentType::Data, code, Struct::from_iter([Some(Literal::fixed(code.bytes()))]), 3, 5)
+            .build()
+            .expect("complete")
+    });
+    let mut writer = SnapshotWriter::new(&store, &loaded.metadata, identity(1, 1)).expect("supported");
+    let manifest = writer.write_added(ManifestContentType::Data, 0, &files, None).await.expect("written").remove(0);
+    let proper = listed(manifest, 2);
+    // The same entries as Java writes them: another form of values under the same schema.
+    let bytes = store.read(&proper.manifest_path).await.expect("there");
+    let container = super::container::Container::open(&proper.manifest_path, &bytes).expect("valid");
+    let mut out = ContainerWriter::new(container.metadata.clone(), Codec::Null, [7; 16]);
+    let layout = super::entry::Layout::of(&proper.manifest_path, &container).expect("valid");
+    let mut entries: Vec<Vec<u8>> = Vec::new();
+    container
+        .for_each(|decoder| {
+            let start = decoder.position();
+            let raw = layout.decode(decoder, super::entry::Detail::Full)?;
+            let (whole, value) = (decoder.since(start).to_vec(), raw.partition[1..].to_vec());
+            let at = whole.windows(4).rposition(|window| window == value).expect("the value");
+            entries.push([&whole[..at], &[8], &whole[at..]].concat());
+            Ok(())
+        })
+        .expect("valid");
+    for entry in entries {
+        out.append(|out| out.extend_from_slice(&entry)).expect("appended");
+    }
+    let counted =
+        ManifestFile { manifest_path: "mem://b/t/metadata/counted.avro".into(), manifest_length: 1, ..proper.clone() };
+    store.put(&counted.manifest_path, out.finish().expect("finished"));
+    for manifest in [proper, counted] {
+        let read = read_manifest(&store, &loaded, &manifest).await.expect("valid");
+        let values: Vec<_> = read.iter().map(|e| e.partition.values.clone()).collect();
+        let expected = codes.map(|code| PartitionValues::from_iter([Some(Literal::fixed(code.bytes()))]));
+        assert_eq!((paths(&read), values), (codes.to_vec(), expected.to_vec()));
+        assert!(read.iter().all(|e| (e.record_count, e.file_size_bytes) == (3, 5)));
+    }
+}

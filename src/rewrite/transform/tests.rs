@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use arrow::array::{
     BinaryArray, Date32Array, FixedSizeBinaryArray, Float64Array, Int64Array, StringArray, Time64MicrosecondArray,
     TimestampMicrosecondArray, TimestampNanosecondArray,
@@ -59,22 +61,21 @@ fn texts_of(array: &ArrayRef) -> Vec<String> {
 #[test]
 fn transforms_give_what_the_java_library_gives_for_edge_and_random_values() {
     let golden = include_str!("../../../tests/golden/transforms.tsv");
-    let mut cases: Vec<((&str, &str), Vec<(&str, &str)>)> = Vec::new();
+    type Columns<'a> = (Vec<&'a str>, Vec<&'a str>);
+    let mut cases: BTreeMap<(&str, &str), Columns<'_>> = BTreeMap::new();
     for line in golden.lines() {
         let parts: Vec<&str> = line.split('\t').collect();
         let [ty, name, value, result] = parts[..] else { panic!("four columns: {line}") };
-        match cases.last_mut() {
-            Some((key, pairs)) if *key == (ty, name) => pairs.push((value, result)),
-            _ => cases.push(((ty, name), vec![(value, result)])),
-        }
+        let (values, results) = cases.entry((ty, name)).or_default();
+        values.push(value);
+        results.push(result);
     }
     assert!(cases.len() > 40, "{} pairs of type and transform", cases.len());
-    for ((ty, name), pairs) in cases {
-        let values: Vec<&str> = pairs.iter().map(|(value, _)| *value).collect();
+    for ((ty, name), (values, results)) in cases {
         let parsed: Transform = name.parse().expect("a transform");
         let own = texts_of(&transform(parsed, &column(ty, &values)).expect("supported"));
-        for ((value, expected), own) in pairs.iter().zip(own) {
-            assert_eq!(own, *expected, "{name} of {ty} {value}");
+        for ((value, expected), own) in values.iter().zip(results).zip(own) {
+            assert_eq!(own, expected, "{name} of {ty} {value}");
         }
     }
 }
