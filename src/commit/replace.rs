@@ -273,7 +273,10 @@ impl Commit<'_> {
             Some(found) if Some(found.size) == bytes => Ok(()),
             found => {
                 let what = if found.is_some() { "has another size than was written" } else { "is gone" };
-                Err(Error::new(ErrorKind::Conflict, format!("{path}, written by this run, {what}: nothing was committed")))
+                Err(Error::new(
+                    ErrorKind::Conflict,
+                    format!("{path}, written by this run, {what}: nothing was committed"),
+                ))
             }
         }
     }

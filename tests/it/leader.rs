@@ -429,6 +429,9 @@ async fn without_a_permit_no_commit_is_sent() {
     assert!(matches!(&outcome, CommitOutcome::NotSent(e) if e.kind() == ErrorKind::Cancelled), "{outcome:?}");
     assert_eq!(server.targets("/tables/t").len(), 0);
     permit.grant(Instant::now() + Duration::from_secs(60));
-    assert!(matches!(catalog.commit_table(&table, Vec::new(), Vec::new(), &|| Ok(())).await, CommitOutcome::Conflict(_)));
+    assert!(matches!(
+        catalog.commit_table(&table, Vec::new(), Vec::new(), &|| Ok(())).await,
+        CommitOutcome::Conflict(_)
+    ));
     assert_eq!(server.targets("/tables/t").len(), 1);
 }

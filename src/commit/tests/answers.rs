@@ -33,15 +33,8 @@ enum Then {
     Replaced,
 }
 
-const THEN: [Then; 7] = [
-    Then::Nothing,
-    Then::Append,
-    Then::RollBack,
-    Then::AppendAndExpire,
-    Then::Down,
-    Then::Dropped,
-    Then::Replaced,
-];
+const THEN: [Then; 7] =
+    [Then::Nothing, Then::Append, Then::RollBack, Then::AppendAndExpire, Then::Down, Then::Dropped, Then::Replaced];
 
 async fn happens(world: &World, then: Then, head: i64) {
     let set_main = |m: TableMetadata| {
@@ -200,7 +193,9 @@ async fn what_somebody_else_has_expired_is_not_counted() {
     let head = world.append(&[("b", "x", 1)]).await;
     let refs = BTreeMap::from([("main".to_owned(), head)]);
     let plan = ExpirePlan { remove_snapshots: vec![first], refs_seen: refs, ..ExpirePlan::default() };
-    world.catalog.tamper(&world.ident, |m| m.into_builder(None).remove_snapshots(&[first]).build().expect("valid").metadata);
+    world
+        .catalog
+        .tamper(&world.ident, |m| m.into_builder(None).remove_snapshots(&[first]).build().expect("valid").metadata);
     let done = committed(commit_expire(&world.handle().await, &plan, &world.ctx(), world.clock.as_ref()).await);
     assert_eq!((done.expired_snapshots, world.catalog.commits()), (0, 0));
 }

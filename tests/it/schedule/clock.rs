@@ -22,7 +22,8 @@ async fn steps_go_on_after_the_clock_is_set_back() {
     until(MINUTE, "nothing to wait for", || async { daemon.runs("t", "remove-orphan-files", "skipped") == 1.0 }).await;
     assert_eq!(daemon.value("icewright_table_refused", "action=\"remove-orphan-files\""), 1.0, "the table is ahead");
     lake.append("t", 0..2).await;
-    until(7 * HOUR, "the schedule goes on", || async { daemon.runs("t", "rewrite-data-files", "success") == 2.0 }).await;
+    until(7 * HOUR, "the schedule goes on", || async { daemon.runs("t", "rewrite-data-files", "success") == 2.0 })
+        .await;
     daemon.stop().await;
 }
 

@@ -42,7 +42,13 @@ impl Catalog for Strange {
         }
         self.0.catalog.declared_paths(table).await
     }
-    async fn commit_table(&self, _: &TableIdent, _: Vec<TableRequirement>, _: Vec<TableUpdate>, _: MaySend<'_>) -> CommitOutcome {
+    async fn commit_table(
+        &self,
+        _: &TableIdent,
+        _: Vec<TableRequirement>,
+        _: Vec<TableUpdate>,
+        _: MaySend<'_>,
+    ) -> CommitOutcome {
         CommitOutcome::Refused(Error::internal("nobody commits here"))
     }
 }

@@ -273,7 +273,13 @@ impl Catalog for Hooked {
     async fn declared_paths(&self, table: &TableIdent) -> Result<DeclaredPaths> {
         self.inner.declared_paths(table).await
     }
-    async fn commit_table(&self, t: &TableIdent, r: Vec<TableRequirement>, u: Vec<TableUpdate>, m: MaySend<'_>) -> CommitOutcome {
+    async fn commit_table(
+        &self,
+        t: &TableIdent,
+        r: Vec<TableRequirement>,
+        u: Vec<TableUpdate>,
+        m: MaySend<'_>,
+    ) -> CommitOutcome {
         self.inner.commit_table(t, r, u, m).await
     }
 }

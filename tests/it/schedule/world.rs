@@ -158,7 +158,8 @@ impl Lake {
         };
         let prepared = prepare_additions(&self.store, &loaded, &additions, identity, self.clock.now_ms()).await;
         let prepared = prepared.expect("an append");
-        let outcome = self.catalog.commit_table(&ident(table), prepared.requirements, prepared.updates, &|| Ok(())).await;
+        let outcome =
+            self.catalog.commit_table(&ident(table), prepared.requirements, prepared.updates, &|| Ok(())).await;
         assert!(matches!(outcome, CommitOutcome::Committed(_)), "{outcome:?}");
     }
 
