@@ -11,6 +11,7 @@ use crate::clean::{
     CANDIDATES_PER_RUN, Elsewhere, ExpireOutcome, ExpireReport, OrphanReport, OrphanRequest, Refused,
     clock_apart_from_catalog, expire_snapshots, remove_orphan_files,
 };
+use crate::clock::Deadline;
 use crate::commit::CommitContext;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::expire_snapshots::plan_expire_snapshots;
@@ -210,15 +211,15 @@ pub async fn rewrite_step(env: &Env, subject: &Subject, run: Run, watcher: &Watc
     }
     let _active = env.active.enter(run.run_id);
     let limited = Env { cancel: env.cancel.child_token(), ..env.clone() };
-    let spent = between(run.run_id.started_ms(), env.clock.now_ms());
-    let left = run_time::works_for(env.run_timeout).saturating_sub(spent);
+    let works_for = run_time::works_for(env.run_timeout);
+    let over = Deadline::new(env.clock.as_ref(), run.run_id.started_ms(), works_for);
     let policy = &subject.resolved.policy;
     let rewriting = rewrite_data_files(&limited, &subject.table, policy, subject.commit_interval, run.run_id, watcher);
     let span = telemetry::action_span(Action::RewriteDataFiles.as_str());
     let mut rewriting = rewriting.instrument(span.clone()).boxed();
     let report = tokio::select! {
         report = &mut rewriting => report,
-        () = tokio::time::sleep(left) => {
+        () = run_time::until(over, env.clock.as_ref()) => {
             limited.cancel.cancel();
             let mut report = rewriting.await;
             report.time_is_up(env.run_timeout);

@@ -1,4 +1,4 @@
-//! How the time of a run is divided. Pure.
+//! How the time of a run is divided.
 //!
 //! ```text
 //! |--------------- run-timeout ---------------|---- grace: half of it, an hour at most ----|
@@ -18,9 +18,23 @@ const TRUSTED_MAX: Duration = Duration::from_secs(10 * 60);
 /// Longest grace.
 const GRACE_MAX: Duration = Duration::from_secs(60 * 60);
 
+/// Longest sleep between two looks at the clocks: a sleep does not count the time of suspension.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+
 /// A run stops to work this long after its start; the rest is left to its last commit.
 pub(super) fn works_for(run_timeout: Duration) -> Duration {
     run_timeout / 10 * 9
+}
+
+/// Waits until the deadline has passed by either clock.
+pub(super) async fn until(deadline: Deadline, clock: &dyn Clock) {
+    loop {
+        let left = deadline.left(clock);
+        if left.is_zero() {
+            return;
+        }
+        tokio::time::sleep(left.min(LOOK_EVERY)).await;
+    }
 }
 
 /// Its own files are trusted to be where they were written this long after its start.
@@ -53,6 +67,20 @@ pub(super) fn commit_limit(run_timeout: Duration, run: Option<RunLimit>) -> Comm
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::SetClock;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_suspension_counts_as_soon_as_it_is_over() {
+        let clock = SetClock::new(0);
+        let deadline = Deadline::new(&clock, 0, 10 * LOOK_EVERY);
+        let began = tokio::time::Instant::now();
+        let suspended = async {
+            tokio::time::sleep(2 * LOOK_EVERY).await;
+            clock.suspend(8 * LOOK_EVERY);
+        };
+        tokio::join!(until(deadline, &clock), suspended);
+        assert!(began.elapsed() <= 3 * LOOK_EVERY, "{:?}", began.elapsed());
+    }
 
     #[test]
     fn a_request_ends_well_before_its_files_are_garbage() {

@@ -160,7 +160,8 @@ impl Settings {
             return Ok(true);
         }
         let now_ms = self.clock.now_ms();
-        if now_ms < current.not_before_ms {
+        // A longer pause than there is: the clock was set back since.
+        if (1..=PAUSE_MS).contains(&current.not_before_ms.saturating_sub(now_ms)) {
             return Ok(false);
         }
         let fetched = source.fetch().await.context(|| "renew storage credentials");
@@ -285,6 +286,19 @@ mod tests {
     async fn key(settings: &Settings) -> Result<String> {
         let prefix = settings.prefix_for("s3a://b/t/data/f");
         Ok(settings.keys(&prefix).await?.map(|k| k.access_key).unwrap_or_default())
+    }
+
+    #[tokio::test]
+    async fn a_clock_that_is_set_back_stops_no_renewal() {
+        let (clock, lender, settings) = settings();
+        clock.set(86_400_000);
+        lender.down.store(true, Ordering::SeqCst);
+        assert!(settings.renew(0).await.is_err());
+        clock.set(50_000);
+        lender.down.store(false, Ordering::SeqCst);
+        assert!(settings.renew(0).await.unwrap());
+        assert!(!settings.renew(1).await.unwrap(), "the pause holds");
+        assert_eq!(lender.calls.load(Ordering::SeqCst), 2);
     }
 
     #[tokio::test]

@@ -1,7 +1,6 @@
 //! Conversations of the REST client with a catalog that behaves as told.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -160,37 +159,6 @@ async fn a_commit_is_sent_again_where_it_was_not_looked_at() {
     }
     let conflict = commit_against(vec![Reply::status(401), Reply::status(409)]).await;
     assert_eq!(conflict, ("conflict", Some(ErrorKind::Conflict), 2));
-}
-
-#[tokio::test]
-async fn leave_is_asked_before_each_sending_and_a_refused_one_may_have_been_applied() {
-    for (sent, expected) in [(0, "not sent"), (1, "refused"), (2, "refused")] {
-        let busy = Reply::status(429).with("retry-after", "0");
-        let server = catalog_server(empty_config(), None, vec![busy]);
-        let catalog = connect(&server, oauth()).await;
-        let asked = AtomicUsize::new(0);
-        let may_send = || match asked.fetch_add(1, Ordering::SeqCst) {
-            n if n < sent => Ok(()),
-            _ => Err(Error::new(ErrorKind::Cancelled, "too late")),
-        };
-        let outcome = catalog.commit_table(&ident(), vec![], vec![], &may_send).await;
-        let outcome = match outcome {
-            CommitOutcome::NotSent(e) if e.kind() == ErrorKind::Cancelled => "not sent",
-            CommitOutcome::Refused(e) if e.kind() == ErrorKind::Cancelled => "refused",
-            other => panic!("{other:?}"),
-        };
-        assert_eq!((outcome, server.targets("/tables/t").len()), (expected, sent));
-    }
-}
-
-#[tokio::test]
-async fn the_catalogs_clock_is_told_by_the_dates_of_its_answers() {
-    let server = HttpServer::start(|_| Reply::json(200, empty_config()).with("date", "Thu, 01 Jan 2026 00:00:00 GMT"));
-    let catalog = connect(&server, Auth::None).await;
-    let told = catalog.time_ms().expect("told");
-    assert!((1_767_225_600_000..1_767_225_660_000).contains(&told), "{told}");
-    let silent = HttpServer::start(|_| Reply::json(200, empty_config()));
-    assert_eq!(connect(&silent, Auth::None).await.time_ms(), None);
 }
 
 #[tokio::test]

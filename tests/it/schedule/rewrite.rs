@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use futures::FutureExt;
+use iceberg::spec::Snapshot;
 use icewright::report::Outcome;
 use icewright::report::run_report::RewriteReport;
-use icewright::testing::{CommitFault, Operation, StoreFault};
+use icewright::testing::{Answer, CommitFault, Delivery, Operation, StoreFault};
 
-use super::world::{HOUR, Lake, POLICY};
+use super::world::{HOUR, Lake, POLICY, ident};
 
 fn partial(max_commits: usize, more: &str) -> String {
     POLICY.replace(
@@ -125,21 +126,62 @@ async fn when_all_groups_fail_the_run_failed() {
     assert!(report.reason.is_some_and(|reason| reason.contains("injected fault")));
 }
 
+/// Another writer's snapshot takes the place of the request.
+fn rival(lake: &Lake) -> CommitFault {
+    let catalog = lake.catalog.clone();
+    CommitFault::After(Arc::new(move || {
+        catalog.tamper(&ident("t"), |m| {
+            let head = m.current_snapshot().cloned().expect("a head");
+            let snapshot = Snapshot::builder()
+                .with_snapshot_id(4711 + m.last_sequence_number())
+                .with_parent_snapshot_id(Some(head.snapshot_id()))
+                .with_sequence_number(m.next_sequence_number())
+                .with_timestamp_ms(m.last_updated_ms())
+                .with_manifest_list(head.manifest_list())
+                .with_summary(head.summary().clone())
+                .with_schema_id(0)
+                .build();
+            let builder = m.into_builder(None).set_branch_snapshot(snapshot, "main").expect("valid");
+            builder.build().expect("valid").metadata
+        });
+        Box::pin(async {})
+    }))
+}
+
 #[tokio::test(start_paused = true)]
-async fn outputs_of_a_refused_commit_go() {
+async fn outputs_of_a_commit_that_has_lost_go() {
     let lake = lake(3).await;
     let before = lake.rows("t").await;
-    lake.catalog.script([CommitFault::Refused]);
-    let report = lake.compact(&lake.env(), "t", POLICY).await;
-    assert_eq!((report.outcome, groups(&report)), (Outcome::Failed, [3, 0, 3, 0, 0]));
-    assert_eq!(lake.left_outputs("t").await, [""; 0]);
     // Five attempts, all of which somebody else was faster than.
-    lake.catalog.script(vec![CommitFault::Conflict; 5]);
+    lake.catalog.script((0..5).map(|_| rival(&lake)));
     let report = lake.compact(&lake.env(), "t", POLICY).await;
     assert_eq!((report.outcome, groups(&report)), (Outcome::Conflict, [3, 0, 0, 3, 0]));
     assert!(report.conflicts > 0);
     assert_eq!(lake.left_outputs("t").await, [""; 0]);
     assert_eq!(lake.rows("t").await, before);
+}
+
+/// Whatever the answer says, the request may have been delivered twice.
+#[tokio::test(start_paused = true)]
+async fn outputs_of_a_refused_commit_that_may_still_come_stay_and_are_found_if_it_did() {
+    for (answer, attempts) in [(Answer::Refused, 1), (Answer::Conflict, 5)] {
+        let lake = lake(3).await;
+        let before = lake.rows("t").await;
+        let told = |delivery| CommitFault::Told(delivery, answer, Arc::new(|| Box::pin(async {})));
+        lake.catalog.script(vec![told(Delivery::Late); attempts]);
+        let report = lake.compact(&lake.env(), "t", POLICY).await;
+        assert!(report.outcome.is_failure() || report.outcome == Outcome::Conflict, "{report:?}");
+        assert_eq!((report.commits, lake.left_outputs("t").await.len()), (0, 3));
+        assert_eq!(lake.catalog.deliver_late().await.expect("a store that works"), 1);
+        assert_eq!((lake.left_outputs("t").await.len(), lake.rows("t").await), (0, before.clone()));
+        lake.append("t", 0..3).await;
+        let (before, appended) = (lake.rows("t").await, lake.catalog.commits());
+        lake.catalog.script([told(Delivery::Applied)]);
+        let report = lake.compact(&lake.env(), "t", POLICY).await;
+        assert_eq!((report.outcome, report.commits, lake.catalog.commits() - appended), (Outcome::Success, 1, 1));
+        let left = lake.left_outputs("t").await.len();
+        assert_eq!((left, lake.rows("t").await), (3, before), "those of the run before, which have been replaced");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -152,7 +194,7 @@ async fn more_failed_commits_than_allowed_end_the_run() {
     let report = lake.compact(&lake.env(), "t", &policy).await;
     assert_eq!((report.outcome, groups(&report)), (Outcome::Failed, [6, 0, 2, 0, 4]));
     assert_eq!(lake.catalog.commits() - commits, 2, "no third attempt");
-    assert_eq!(lake.left_outputs("t").await, [""; 0]);
+    assert_eq!(lake.left_outputs("t").await.len(), 2, "the refused ones may still come");
 }
 
 #[tokio::test(start_paused = true)]
