@@ -23,8 +23,11 @@ const LOOK_UP_CONCURRENCY: usize = 16;
 const REMEMBERED_FOR: Duration = Duration::from_secs(15 * 60);
 /// Longest wait for all listings of a catalog.
 const LIST_WITHIN: Duration = Duration::from_secs(120);
-/// A catalog that could not be listed is not asked again before this, by whomever.
-const FAILED_FOR: Duration = Duration::from_secs(20);
+/// Longest wait for a catalog to tell of a table: one that hangs must not hold up the clean-ups of all.
+const LOAD_WITHIN: Duration = Duration::from_secs(120);
+/// A catalog that could not be listed is not asked again by clean-ups before this, unless it was listed meanwhile: one that hangs
+/// must not hold up the tables of others. The search for tables asks again and again.
+const FAILED_FOR: Duration = Duration::from_secs(3 * 60);
 /// What a table has needed once is forgotten after this, if it needs it no more.
 const NEEDS_KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
 /// Entries of needs that are remembered of a catalog's tables together; each takes some 32 bytes. What goes beyond is read again each time.
@@ -37,8 +40,8 @@ pub(super) struct Known {
     pub(super) name: String,
     pub(super) member: Member,
     memory: Mutex<Memory>,
-    /// Held while the catalog is listed, so that all who want that wait for one listing.
-    listing: tokio::sync::Mutex<LastListing>,
+    /// What the last listing told, and when it began. Held while the catalog is listed, so that all who want that wait for one listing.
+    listing: tokio::sync::Mutex<Option<(Instant, Arc<Listed>)>>,
 }
 
 #[derive(Default)]
@@ -50,14 +53,8 @@ struct Memory {
     entries: usize,
     /// The tables that there were when the catalog was last listed.
     tables: BTreeSet<TableName>,
-}
-
-#[derive(Default)]
-struct LastListing {
-    /// When it began.
-    done: Option<(Instant, Arc<Listed>)>,
-    /// When it ended.
-    failed: Option<(Instant, Error)>,
+    /// When a listing has failed, and why, if none has succeeded since.
+    listing_failed: Option<(Instant, Error)>,
 }
 
 /// Where a table lies.
@@ -94,19 +91,28 @@ impl Known {
         Self { name, member, memory: Mutex::default(), listing: tokio::sync::Mutex::default() }
     }
 
+    /// As [`Self::listed`], for a clean-up: a catalog that has just failed is not waited for.
+    pub(super) async fn listed_for_clean_up(&self, oldest: Instant) -> Result<Arc<Listed>> {
+        let failed = self.memory().listing_failed.clone();
+        match failed.filter(|(ended, _)| ended.elapsed() < FAILED_FOR) {
+            Some((_, error)) => Err(error),
+            None => self.listed(oldest).await,
+        }
+    }
+
     /// The catalog's tables, by a listing that began at `oldest` or later. Tables that an earlier listing named and this one does not are
     /// asked for by name.
     pub(super) async fn listed(&self, oldest: Instant) -> Result<Arc<Listed>> {
         let mut last = self.listing.lock().await;
-        if let Some((began, listed)) = &last.done
+        if let Some((began, listed)) = last.as_ref()
             && *began >= oldest
         {
             return Ok(listed.clone());
         }
-        if let Some((ended, error)) = &last.failed
-            && (*ended >= oldest || ended.elapsed() < FAILED_FOR)
-        {
-            return Err(error.clone());
+        // Whoever waited while another one failed shares its error.
+        let failed = self.memory().listing_failed.clone();
+        if let Some((_, error)) = failed.filter(|(ended, _)| *ended >= oldest) {
+            return Err(error);
         }
         let began = Instant::now();
         let listing = async { Ok(self.reconciled(list(&self.name, self.member.catalog.as_ref()).await?).await) };
@@ -118,11 +124,11 @@ impl Known {
             Ok(listed) => {
                 let listed = Arc::new(listed);
                 self.memory().keep_only(&listed.tables);
-                *last = LastListing { done: Some((began, listed.clone())), failed: None };
+                *last = Some((began, listed.clone()));
                 Ok(listed)
             }
             Err(error) => {
-                last.failed = Some((Instant::now(), error.clone()));
+                self.memory().listing_failed = Some((Instant::now(), error.clone()));
                 Err(error)
             }
         }
@@ -154,7 +160,7 @@ impl Known {
 
     async fn still_there(&self, name: TableName) -> (TableName, Result<bool>) {
         let told = match ident(&name) {
-            Ok(ident) => self.member.catalog.declared_paths(&ident).await.map(|_| true),
+            Ok(ident) => within(self.member.catalog.declared_paths(&ident)).await.map(|_| true),
             Err(error) => Err(error),
         };
         let there = match told {
@@ -184,7 +190,7 @@ impl Known {
             return Ok(Some(place));
         }
         let ident = ident(name)?;
-        match self.member.catalog.declared_paths(&ident).await {
+        match within(self.member.catalog.declared_paths(&ident)).await {
             Ok(declared) => {
                 let place = Place { directories: directories(&declared)?, uuid: declared.uuid };
                 self.remember(name, place.clone())?;
@@ -199,7 +205,8 @@ impl Known {
 
     /// What a table needs, by a look that began at `oldest` or later.
     pub(super) async fn look(&self, name: &TableName, oldest: Instant) -> Look {
-        if let Some(known) = self.memory().take_needs(name) {
+        let known = self.memory().take_needs(name);
+        if let Some(known) = known {
             if known.looked >= oldest {
                 return Look::Seen(Box::new(known));
             }
@@ -213,7 +220,7 @@ impl Known {
                 Ok(ident) => ident,
                 Err(error) => return unreadable(error, None),
             };
-            let loaded = match self.member.catalog.load_table(&ident).await {
+            let loaded = match within(self.member.catalog.load_table(&ident)).await {
                 Ok(loaded) => Arc::new(loaded),
                 Err(error) => match self.load_error(&ident, error).await {
                     error if error.kind() == ErrorKind::NotFound => return Look::Gone,
@@ -312,6 +319,7 @@ impl Memory {
         self.needs.retain(|name, _| tables.contains(name));
         self.entries = self.needs.values().map(|known| known.needs.entries()).sum();
         self.tables.clone_from(tables);
+        self.listing_failed = None;
     }
 
     fn take_needs(&mut self, name: &TableName) -> Option<Remembered> {
@@ -336,6 +344,13 @@ impl Place {
         let uuid = Some(loaded.metadata.uuid()).filter(|uuid| !uuid.is_nil());
         Ok(Self { directories: own_directories(loaded)?, uuid })
     }
+}
+
+/// What a catalog tells of a table, unless it takes too long.
+async fn within<T>(asked: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::time::timeout(LOAD_WITHIN, asked).await.unwrap_or_else(|_| {
+        Err(Error::unavailable(format!("the catalog has not told of it within {} s", LOAD_WITHIN.as_secs())))
+    })
 }
 
 /// The catalog's identifier of a table.

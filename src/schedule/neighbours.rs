@@ -153,7 +153,7 @@ impl Findings {
 /// Where all other tables lie.
 pub(super) async fn surroundings(catalogs: &Catalogs, own: Own<'_>) -> Surroundings {
     let oldest = Instant::now().checked_sub(REUSED_FOR).unwrap_or_else(Instant::now);
-    let listings = join_all(catalogs.values().map(|known| known.listed(oldest))).await;
+    let listings = join_all(catalogs.values().map(|known| known.listed_for_clean_up(oldest))).await;
     let (mut findings, mut others) = (Findings::default(), Vec::new());
     for (known, listed) in catalogs.values().zip(listings) {
         findings.listed(known, &listed, &own);
@@ -315,7 +315,7 @@ impl Drop for Queued<'_> {
 /// Looks at every table once, no look being older than `oldest`, and answers all inquiries.
 async fn pass(catalogs: &Catalogs, asked: &[Arc<Inquiry>], oldest: Instant) {
     let mut findings: Vec<Findings> = asked.iter().map(|_| Findings::default()).collect();
-    let listings = join_all(catalogs.values().map(|known| known.listed(oldest))).await;
+    let listings = join_all(catalogs.values().map(|known| known.listed_for_clean_up(oldest))).await;
     let mut looks = Vec::new();
     for (known, listed) in catalogs.values().zip(&listings) {
         for (inquiry, findings) in asked.iter().zip(&mut findings) {
