@@ -171,13 +171,7 @@ pub async fn run(
         permit: permit.clone(),
         runtime: Handle::current(),
     };
-    let api = ApiState {
-        board,
-        operate: Arc::new(operator),
-        admin: config.server.admin_token.as_ref().map(secret_source),
-        planning: Arc::default(),
-        aside: Aside::default(),
-    };
+    let api = api_state(config, board, operator);
     let clock = env.clock.clone();
     let state = ServerState { metrics: metrics.clone(), readiness, liveness, clock, log_filter, api };
     let server = server::serve_apart(listener, state, server_stop.clone())?;
@@ -220,6 +214,16 @@ pub async fn run(
     stop_server(server_stop, server).await;
     tracing::info!("stopped");
     failure.map_or(Ok(()), Err)
+}
+
+fn api_state(config: &Config, board: Arc<Board>, operator: Operator) -> ApiState {
+    ApiState {
+        board,
+        operate: Arc::new(operator),
+        admin: config.server.admin_token.as_ref().map(secret_source),
+        planning: Arc::default(),
+        aside: Aside::default(),
+    }
 }
 
 /// Answers under way have a second; nothing depends on them.

@@ -64,11 +64,7 @@ impl MetricsPage {
     /// The answer, compressed for who can read that.
     pub(super) async fn answer(&self, headers: &HeaderMap) -> Response {
         let page = match self.page().await {
-            Ok(Some(page)) => page,
-            Ok(None) => {
-                let why = "the last pages are still being read: read faster, or ask again later\n";
-                return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "5")], why).into_response();
-            }
+            Ok(page) => page,
             Err(error) => return (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
         };
         let kind =
@@ -80,21 +76,21 @@ impl MetricsPage {
         }
     }
 
-    /// `None`: too many pages are in memory.
-    async fn page(&self) -> Result<Option<Page>> {
+    /// The newest page, or one made just now. While as many as may be in memory are still being read, it is the newest of these:
+    /// whoever reads for too long is cut off, so it is not much older than a minute.
+    async fn page(&self) -> Result<Page> {
         let mut newest = self.newest.clone().lock_owned().await;
-        if let Some(page) = newest.as_ref().filter(|page| page.made.elapsed() < KEPT) {
-            return Ok(Some(page.clone()));
+        let place = self.places.clone().try_acquire_owned();
+        if let Some(page) = newest.as_ref().filter(|page| page.made.elapsed() < KEPT || place.is_err()) {
+            return Ok(page.clone());
         }
-        // It may be the last who held it.
-        *newest = None;
-        let Ok(place) = self.places.clone().try_acquire_owned() else { return Ok(None) };
+        let place = place.map_err(|e| Error::internal(format!("a place for a page: {e}")))?;
         let gather = self.gather.clone();
         // Who goes away while the page is made does not let others make another one: the lock is held until it is made.
         let making = tokio::task::spawn_blocking(move || {
             let page = Page::make(&gather()?, place)?;
             *newest = Some(page.clone());
-            Ok(Some(page))
+            Ok(page)
         });
         making.await.unwrap_or_else(|e| Err(Error::internal(format!("gather metrics: {e}"))))
     }
@@ -205,8 +201,7 @@ mod tests {
             slow.push(page.answer(&nothing).await);
             tokio::time::advance(KEPT).await;
         }
-        let refused = page.answer(&nothing).await;
-        assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(body(page.answer(&nothing).await).await, "page 3\n", "the newest that is in memory");
         assert_eq!(made.load(Ordering::SeqCst), PAGES_MAX);
         assert_eq!(body(slow.remove(0)).await, "page 0\n");
         assert_eq!(body(page.answer(&nothing).await).await, "page 4\n", "a place is free again");

@@ -34,7 +34,7 @@ const KINDS: &[Kind] = &[
         key: "spark.sql.streaming.queryId",
         identity: Identity::Value("spark.sql.streaming.queryId"),
     },
-    Kind { name: "Kafka Connect offsets", key: "kafka.connect.offsets.", identity: Identity::Suffix },
+    Kind { name: "Kafka Connect offsets", key: "kafka.connect.offsets", identity: Identity::Suffix },
     Kind { name: "Materialize sink", key: "mz-frontier", identity: Identity::Value("mz-sink-id") },
     Kind { name: "Fluss tiering service", key: "fluss-offsets", identity: Identity::One },
     Kind { name: "Redpanda topic", key: "redpanda.commit-metadata", identity: Identity::One },
@@ -83,7 +83,7 @@ const DESCRIPTION_PREFIXES: &[&str] =
 impl Kind {
     fn writer(&self, key: &str, summary: &Summary) -> Option<Writer> {
         let id = match self.identity {
-            Identity::Suffix => key.strip_prefix(self.key)?.to_owned(),
+            Identity::Suffix => key.strip_prefix(self.key)?.trim_start_matches('.').to_owned(),
             _ if key != self.key => return None,
             Identity::Value(of) => summary.additional_properties.get(of).cloned().unwrap_or_default(),
             Identity::One => String::new(),

@@ -149,7 +149,7 @@ async fn probes_are_answered_from_a_thread_of_their_own() {
 
 /// As a scraper does that asks again without reading the whole answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_of_requests_for_metrics_keeps_no_probe_from_its_answer() {
+async fn a_flood_of_requests_keeps_no_probe_from_its_answer() {
     let Server { state, shutdown, .. } = start().await;
     for table in 0..10 {
         state.metrics.register_table(&format!("lake.a.t{table}").parse().expect("a name"));
@@ -157,19 +157,21 @@ async fn a_flood_of_requests_for_metrics_keeps_no_probe_from_its_answer() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("an address");
     let _end = serve_apart(listener, state, shutdown.clone()).expect("a thread");
-    let flood = || async move {
+    let flood = |path: &'static str| async move {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: here\r\n\r\n");
         loop {
             let Ok(mut stream) = tokio::net::TcpStream::connect(address).await else { continue };
             let mut buffer = vec![0; 4096];
             for _ in 0..100 {
-                let sent = stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: here\r\n\r\n").await;
+                let sent = stream.write_all(request.as_bytes()).await;
                 if sent.is_err() || stream.read(&mut buffer).await.is_err() {
                     break;
                 }
             }
         }
     };
-    let floods: Vec<_> = (0..8).map(|_| AbortOnDropHandle::new(tokio::spawn(flood()))).collect();
+    let paths = ["/metrics", "/metrics", "/api/v1/tables", "/api/v1/status", "/api/v1/openapi.json", "/main.js"];
+    let floods: Vec<_> = paths.into_iter().map(|path| AbortOnDropHandle::new(tokio::spawn(flood(path)))).collect();
     for _ in 0..20 {
         let answer = reqwest::get(format!("http://{address}/livez")).await.expect("an answer");
         assert_eq!(answer.status(), 200);
