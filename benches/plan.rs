@@ -121,7 +121,7 @@ fn policy(rewrite_all: bool) -> TablePolicy {
             target_file_size_bytes: Some(256 << 20),
             ..RewriteDataFilesPolicy::default()
         },
-        expire_snapshots: ExpireSnapshotsPolicy { enabled: true, older_than: Span::Intervals(2.0), retain_last: 1 },
+        expire_snapshots: ExpireSnapshotsPolicy::default(),
         remove_orphan_files: RemoveOrphanFilesPolicy {
             enabled: true,
             older_than: Span::Intervals(2.0),

@@ -11,9 +11,9 @@ use std::time::Duration;
 use drain::drain;
 use operator::Operator;
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use turn::Turn;
@@ -36,7 +36,7 @@ use crate::schedule::env::{ActiveRuns, Env, Longest};
 use crate::schedule::fleet::{ConfiguredStores, Fleet, Member};
 use crate::schedule::scheduler::Scheduler;
 use crate::schedule::settings::Settings;
-use crate::server::{self, ApiState, Liveness, Readiness, ServerState};
+use crate::server::{self, ApiState, Aside, Liveness, Readiness, ServerState};
 use crate::telemetry::FilterHandle;
 
 /// Share of the memory limit that summaries of manifests may take.
@@ -169,16 +169,12 @@ pub async fn run(
         control,
         reporter: reporter.clone(),
         permit: permit.clone(),
+        runtime: Handle::current(),
     };
-    let api = ApiState {
-        board,
-        operate: Arc::new(operator),
-        admin: config.server.admin_token.as_ref().map(secret_source),
-        planning: Arc::default(),
-    };
+    let api = api_state(config, board, operator);
     let clock = env.clock.clone();
     let state = ServerState { metrics: metrics.clone(), readiness, liveness, clock, log_filter, api };
-    let server = tokio::spawn(server::serve(listener, state, server_stop.clone()));
+    let server = server::serve_apart(listener, state, server_stop.clone())?;
     let reloading = reload(loaded, publish, &metrics, &permit, &reporter, &env.clock)?;
     let reloading = reloading.map(|task| AbortOnDropHandle::new(tokio::spawn(task)));
     reporter.leading(!turn.is_shared());
@@ -220,8 +216,18 @@ pub async fn run(
     failure.map_or(Ok(()), Err)
 }
 
+fn api_state(config: &Config, board: Arc<Board>, operator: Operator) -> ApiState {
+    ApiState {
+        board,
+        operate: Arc::new(operator),
+        admin: config.server.admin_token.as_ref().map(secret_source),
+        planning: Arc::default(),
+        aside: Aside::default(),
+    }
+}
+
 /// Answers under way have a second; nothing depends on them.
-async fn stop_server(stop: CancellationToken, server: JoinHandle<Result<()>>) {
+async fn stop_server(stop: CancellationToken, server: oneshot::Receiver<()>) {
     stop.cancel();
     let _ = tokio::time::timeout(Duration::from_secs(1), server).await;
 }

@@ -3,5 +3,6 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    icewright::allocator::use_one_arena();
     icewright::cli::main()
 }

@@ -126,6 +126,7 @@ fn read_settings(diagnostics: &mut Diagnostics<'_>, section: &mut Section<'_, '_
         setting!(settings, diagnostics, section, "enabled", boolean, ExpireEnabled);
         setting!(settings, diagnostics, section, "older-than", span, ExpireOlderThan);
         setting!(settings, diagnostics, section, "retain-last", count(1), RetainLast);
+        setting!(settings, diagnostics, section, "writer-retention", wait, WriterRetention);
         section.finish(diagnostics);
     }
     if let Some(mut section) = section.section(diagnostics, "remove-orphan-files") {

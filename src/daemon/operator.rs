@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::value::{RawValue, to_raw_value};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::error::{Error, Result};
 use crate::permit::WritePermit;
@@ -24,6 +26,8 @@ pub(super) struct Operator {
     pub(super) reporter: Arc<Reporter>,
     /// Holds while this process leads.
     pub(super) permit: WritePermit,
+    /// Where plans are made: not where the server answers.
+    pub(super) runtime: Handle,
 }
 
 impl Operator {
@@ -54,9 +58,14 @@ impl Operate for Operator {
 
     async fn plan(&self, table: &TableName) -> Result<Box<RawValue>> {
         let fleet = self.settings.borrow().fleet.clone();
-        let plan = plan_table(&self.env, &fleet, table).await?;
-        self.reporter.table_planned(table, &plan, self.env.clock.now_ms());
-        Ok(to_raw_value(&plan)?)
+        let (env, reporter, table) = (self.env.clone(), self.reporter.clone(), table.clone());
+        let planning = self.runtime.spawn(async move {
+            let plan = plan_table(&env, &fleet, &table).await?;
+            reporter.table_planned(&table, &plan, env.clock.now_ms());
+            Ok(to_raw_value(&plan)?)
+        });
+        // Who goes away ends it.
+        AbortOnDropHandle::new(planning).await.map_err(|e| Error::internal(format!("plan: {e}")))?
     }
 }
 
@@ -86,7 +95,8 @@ mod tests {
         let reporter = Arc::new(Reporter::new(metrics, board, readiness, liveness, false));
         let (_publish, settings) = watch::channel(Settings::of(&config, fleet));
         let ((control, orders), permit) = (control(), WritePermit::withheld());
-        let operator = Operator { env, settings, control, reporter, permit: permit.clone() };
+        let runtime = Handle::current();
+        let operator = Operator { env, settings, control, reporter, permit: permit.clone(), runtime };
         let (table, start) = ("lake.db.t".parse().expect("a name"), Instant::now());
         for _ in 0..100 {
             let answers = [

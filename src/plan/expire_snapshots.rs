@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use iceberg::spec::{MAIN_BRANCH, SnapshotReference, SnapshotRetention};
 
-use super::writer_state::{Writer, newest_states, writers};
+use super::writer_state::{UNKNOWN_KEPT_MS, Writer, branch_writers, is_over, shown, unknown_keys, writers};
 use super::{ExpirePlan, Skipped};
 use crate::catalog::{LoadedTable, Metadata, Snapshot, SnapshotRef};
 use crate::error::{Error, ErrorKind, Result};
@@ -50,6 +50,7 @@ pub fn plan_expire_snapshots(
         cutoff_ms: now_ms.saturating_sub(age_ms),
         retain_last: policy.expire_snapshots.retain_last.max(1),
         max_ref_age_ms: max_ref_age_ms(loaded)?,
+        writer_retention_ms: millis(policy.expire_snapshots.writer_retention(commit_interval)),
     };
     let mut kept = Kept::new(&loaded.metadata);
     for (name, reference) in &refs {
@@ -59,7 +60,8 @@ pub fn plan_expire_snapshots(
             plan.remove_refs.push(name.clone());
         }
     }
-    kept.keep_detached_writer_state();
+    kept.keep_named_by_writers();
+    kept.keep_detached_writer_state(&defaults);
     kept.keep_pinned(pinned);
     kept.keep_young_unreferenced(defaults.cutoff_ms);
     kept.keep_own_run(loaded);
@@ -69,6 +71,9 @@ pub fn plan_expire_snapshots(
     limit(&mut plan);
     Ok(plan)
 }
+
+/// Lines that say what is kept for one reason, such as one for each writer.
+const LINES_PER_REASON: usize = 20;
 
 /// How long a staged snapshot may await its audit: Iceberg's default age of snapshots.
 const STAGED_MS: i64 = 5 * 24 * 60 * 60 * 1000;
@@ -131,6 +136,8 @@ struct Defaults {
     cutoff_ms: i64,
     retain_last: usize,
     max_ref_age_ms: i64,
+    /// How long a writer may be silent.
+    writer_retention_ms: i64,
 }
 
 fn millis(duration: Duration) -> i64 {
@@ -179,8 +186,12 @@ struct Kept<'a> {
     /// Ancestors of branch heads, and tagged snapshots: these never count as unreferenced.
     referenced: HashSet<i64>,
     on_branches: HashSet<i64>,
-    /// Writers whose newest state lies in the history of a branch.
+    /// Branches that stay, with their heads.
+    branches: BTreeMap<String, i64>,
+    /// Writers whose snapshots lie in the history of a branch.
     writers: BTreeSet<Writer>,
+    /// Snapshots that writers look for, with these writers.
+    named: BTreeMap<i64, Writer>,
     reasons: BTreeMap<(&'static str, String), usize>,
 }
 
@@ -191,6 +202,8 @@ impl<'a> Kept<'a> {
             snapshots: BTreeSet::new(),
             referenced: HashSet::new(),
             on_branches: HashSet::new(),
+            branches: BTreeMap::new(),
+            named: BTreeMap::new(),
             writers: BTreeSet::new(),
             reasons: BTreeMap::new(),
         }
@@ -223,27 +236,64 @@ impl<'a> Kept<'a> {
         for (_, snapshot) in stay {
             self.keep(snapshot.snapshot_id(), "branch", &why);
         }
-        self.keep_writer_state(name, &history, defaults.now_ms);
+        self.branches.insert(name.to_owned(), id);
+        self.keep_writer_state(name, &history, defaults);
+        self.keep_unknown(name, &history, defaults);
     }
 
-    fn keep_writer_state(&mut self, branch: &str, history: &[&SnapshotRef], now_ms: i64) {
-        for state in newest_states(history, now_ms) {
+    fn keep_writer_state(&mut self, branch: &str, history: &[&SnapshotRef], defaults: &Defaults) {
+        let found = branch_writers(history, defaults.now_ms, defaults.writer_retention_ms);
+        for state in &found.live {
             let why = format!("newest of {} on branch {branch}, which the writer reads at a restart", state.writer);
             self.keep(history[state.position].snapshot_id(), "writer_state", &why);
-            if state.keep_way {
-                let why =
-                    format!("on the way from the head of branch {branch} to the newest snapshot of a live writer");
-                for snapshot in &history[..state.position] {
-                    self.keep(snapshot.snapshot_id(), "writer_state_way", &why);
-                }
+        }
+        let way_to = found.live.iter().map(|state| state.way_to + 1).max().unwrap_or(0);
+        let why = format!("on the way from the head of branch {branch} to the newest snapshot of a live writer");
+        for snapshot in &history[..way_to] {
+            self.keep(snapshot.snapshot_id(), "writer_state_way", &why);
+        }
+        self.named.extend(found.live.into_iter().filter_map(|state| Some((state.names?, state.writer))));
+        self.writers.extend(found.seen);
+    }
+
+    /// A key that nothing is known of may be some writer's progress.
+    fn keep_unknown(&mut self, branch: &str, history: &[&SnapshotRef], defaults: &Defaults) {
+        let kept_ms = UNKNOWN_KEPT_MS.min(defaults.writer_retention_ms);
+        let for_time = human_duration(Duration::from_millis(kept_ms.unsigned_abs()));
+        for unknown in unknown_keys(history, defaults.now_ms, kept_ms) {
+            let key = shown(&unknown.key);
+            let why = format!(
+                "newest with summary key {key} on branch {branch}, which an unknown writer may read within {for_time}"
+            );
+            for position in unknown.positions {
+                self.keep(history[position].snapshot_id(), "unknown_writer_state", &why);
             }
-            self.writers.insert(state.writer);
+            let why = format!("on the way from the head of branch {branch} to those with summary key {key}");
+            for snapshot in &history[..unknown.way_to] {
+                self.keep(snapshot.snapshot_id(), "unknown_writer_state", &why);
+            }
         }
     }
 
-    /// Once the way to a writer's newest snapshot has expired, no branch leads there any more; it stays even so. Which of
-    /// the snapshots on no branch were on one before cannot be told, so each row of them counts.
-    fn keep_detached_writer_state(&mut self) {
+    /// A writer that looks for a certain snapshot walks there along the branch that has it.
+    fn keep_named_by_writers(&mut self) {
+        let metadata = self.metadata;
+        for (id, writer) in std::mem::take(&mut self.named) {
+            let why = format!("looked for by {writer}, or on the way to it");
+            self.keep_existing(id, "writer_state", &why);
+            for head in self.branches.values().copied().collect::<Vec<_>>() {
+                let history = history(metadata, head);
+                let way_to = history.iter().position(|s| s.snapshot_id() == id).unwrap_or(0);
+                for snapshot in &history[..way_to] {
+                    self.keep(snapshot.snapshot_id(), "writer_state", &why);
+                }
+            }
+        }
+    }
+
+    /// A branch may have been replaced or rolled back, and some writers search all snapshots. Which of the snapshots on no
+    /// branch were on one before cannot be told, so each row of them counts.
+    fn keep_detached_writer_state(&mut self, defaults: &Defaults) {
         let metadata = self.metadata;
         let detached = |id: i64| !self.on_branches.contains(&id);
         let has_child: HashSet<i64> =
@@ -254,11 +304,18 @@ impl<'a> Kept<'a> {
             let mut seen = self.writers.clone();
             for snapshot in history(metadata, end).into_iter().take_while(|s| detached(s.snapshot_id())) {
                 let new = writers(snapshot.summary()).into_iter().filter(|w| seen.insert(w.clone()));
-                found.extend(new.map(|w| (snapshot.snapshot_id(), w)));
+                let live = new.filter(|w| !is_over(w, snapshot, defaults.now_ms, defaults.writer_retention_ms));
+                found.extend(live.map(|w| (snapshot.snapshot_id(), w)));
             }
         }
         for (id, writer) in found {
             self.keep(id, "writer_state", &format!("newest of {writer}, which the writer reads at a restart"));
+        }
+    }
+
+    fn keep_existing(&mut self, id: i64, reason: &'static str, why: &str) {
+        if self.metadata.snapshot_by_id(id).is_some() {
+            self.keep(id, reason, why);
         }
     }
 
@@ -274,9 +331,7 @@ impl<'a> Kept<'a> {
         while let Some(id) = todo.pop() {
             if seen.insert(id) {
                 todo.extend(children.get(&id).into_iter().flatten());
-                if self.metadata.snapshot_by_id(id).is_some() {
-                    self.keep(id, "pinned", "needed by running work, or made after what it needs");
-                }
+                self.keep_existing(id, "pinned", "needed by running work, or made after what it needs");
             }
         }
     }
@@ -316,9 +371,21 @@ impl<'a> Kept<'a> {
         gone.into_iter().map(|(_, _, id)| id).collect()
     }
 
+    /// What stays and why, each reason on a limited number of lines.
     fn reasons(self) -> Vec<Skipped> {
-        let line = |((reason, why), n)| Skipped { reason, detail: format!("{n} kept: {why}"), files: 0, bytes: 0 };
-        self.reasons.into_iter().map(line).collect()
+        let line =
+            |reason, n: usize, why: &str| Skipped { reason, detail: format!("{n} kept: {why}"), files: 0, bytes: 0 };
+        let mut lines: Vec<Skipped> = Vec::new();
+        let mut further: BTreeMap<&'static str, usize> = BTreeMap::new();
+        for ((reason, why), n) in self.reasons {
+            if lines.iter().filter(|line| line.reason == reason).count() < LINES_PER_REASON {
+                lines.push(line(reason, n, &why));
+            } else {
+                *further.entry(reason).or_default() += n;
+            }
+        }
+        lines.extend(further.into_iter().map(|(reason, n)| line(reason, n, "further ones for the same reason")));
+        lines
     }
 }
 

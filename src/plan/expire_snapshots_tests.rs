@@ -4,7 +4,6 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::plan::writer_state::WAY_KEPT_MS;
 use crate::policy::{CommitInterval, ExpireSnapshotsPolicy, Schedule, Span};
 
 const NOW: i64 = 1_800_000_000_000;
@@ -22,10 +21,6 @@ fn append(id: i64, parent: Option<i64>, age_ms: i64) -> Snap {
 
 fn replace(id: i64, parent: Option<i64>, age_ms: i64) -> Snap {
     Snap(id, parent, age_ms, "replace", vec![])
-}
-
-fn flink(id: i64, parent: Option<i64>, age_ms: i64, job: &'static str) -> Snap {
-    Snap(id, parent, age_ms, "append", vec![("flink.job-id", job), ("flink.operator-id", "sink")])
 }
 
 fn table(snapshots: &[Snap], refs: &Value, properties: &Value) -> LoadedTable {
@@ -66,7 +61,7 @@ fn policy(older_than_ms: i64, retain_last: usize) -> TablePolicy {
     TablePolicy {
         commit_interval: CommitInterval::Fixed(INTERVAL),
         schedule: Schedule::Every(INTERVAL),
-        expire_snapshots: ExpireSnapshotsPolicy { enabled: true, older_than, retain_last },
+        expire_snapshots: ExpireSnapshotsPolicy { older_than, retain_last, ..ExpireSnapshotsPolicy::default() },
         ..TablePolicy::default()
     }
 }
@@ -269,47 +264,6 @@ fn running_work_keeps_its_snapshot_and_what_came_after() {
 }
 
 #[test]
-fn newest_state_of_writers_stays_with_the_way_to_it() {
-    let kafka = Snap(2, Some(1), 8 * DAY, "append", vec![("kafka.connect.offsets.topic.group", "{\"0\":7}")]);
-    let mut snapshots =
-        vec![flink(1, None, 9 * DAY, "j"), kafka, replace(3, Some(2), 2 * DAY), replace(4, Some(3), DAY)];
-    let loaded = table(&snapshots, &main_at(4), &json!({}));
-    let result = plan(&loaded, 0, 1);
-    assert_eq!(result.remove_snapshots, [] as [i64; 0], "a restarting sink walks 4, 3, 2, 1");
-    assert!(result.skipped.iter().any(|s| s.reason == "writer_state" && s.detail.contains("Flink job j")));
-    snapshots.push(flink(5, Some(4), MINUTE, "j"));
-    let newer = Snap(6, Some(5), MINUTE, "append", vec![("kafka.connect.offsets.topic.group", "{\"0\":9}")]);
-    snapshots.push(newer);
-    let result = plan(&table(&snapshots, &main_at(6), &json!({})), 0, 1);
-    assert_eq!(result.remove_snapshots, [1, 2, 3, 4], "both writers have newer ones");
-}
-
-#[test]
-fn the_way_to_a_writer_is_kept_for_a_week_and_its_state_for_ever() {
-    let with_first = |age_ms| [flink(1, None, age_ms, "j"), append(2, Some(1), DAY), append(3, Some(2), 0)];
-    let live = table(&with_first(WAY_KEPT_MS), &main_at(3), &json!({}));
-    assert_eq!(plan(&live, 0, 1).remove_snapshots, [] as [i64; 0]);
-    let gone = table(&with_first(WAY_KEPT_MS + 1), &main_at(3), &json!({}));
-    assert_eq!(plan(&gone, 0, 1).remove_snapshots, [2]);
-    let detached = [flink(1, None, 400 * DAY, "j"), append(3, Some(2), 0)];
-    let later = plan(&table(&detached, &main_at(3), &json!({})), 0, 1);
-    assert_eq!(later.remove_snapshots, [] as [i64; 0], "also when no branch leads there any more");
-}
-
-#[test]
-fn a_job_that_took_over_needs_no_way_to_its_predecessor() {
-    let snapshots = [
-        flink(1, None, 3 * DAY, "old"),
-        append(2, Some(1), 2 * DAY),
-        flink(3, Some(2), DAY, "new"),
-        append(4, Some(3), MINUTE),
-        append(5, Some(4), 0),
-    ];
-    let result = plan(&table(&snapshots, &main_at(5), &json!({})), 0, 1);
-    assert_eq!(result.remove_snapshots, [2], "1 is the newest of its job, 3 to 5 the way of the live one");
-}
-
-#[test]
 fn a_plan_follows_branches_that_grow_and_nothing_else() {
     let refs = |main: i64, tag: i64| json!({"main": {"snapshot-id": main, "type": "branch"}, "t": {"snapshot-id": tag, "type": "tag"}});
     let at = |snapshots: i64, refs: &Value| table(&line(snapshots, DAY), refs, &json!({}));
@@ -352,9 +306,12 @@ struct Case {
 fn case() -> impl Strategy<Value = Case> {
     let writer = prop_oneof![
         6 => Just(vec![]),
-        1 => Just(vec![("flink.job-id", "a"), ("flink.operator-id", "x")]),
-        1 => Just(vec![("flink.job-id", "b")]),
+        1 => Just(vec![("flink.job-id", "a"), ("flink.operator-id", "x"), ("flink.max-committed-checkpoint-id", "7")]),
+        1 => Just(vec![("flink.job-id", "b"), ("flink.max-committed-checkpoint-id", "7")]),
         1 => Just(vec![("kafka.connect.offsets.t.g", "1")]),
+        1 => Just(vec![("spark.sql.streaming.queryId", "q")]),
+        1 => Just(vec![("equality-convert-staging-snapshot", "3")]),
+        1 => Just(vec![("somebody.offset", "9")]),
     ];
     let snapshot = (0..100usize, 0..20i64, prop_oneof![Just("append"), Just("replace")], writer);
     let retention =
@@ -441,20 +398,6 @@ proptest! {
     }
 
     #[test]
-    fn no_writer_ever_loses_its_last_state(case in case(), last in 1..4usize) {
-        let writers_of = |case: &Case| -> BTreeSet<&'static str> {
-            case.snapshots.iter().flat_map(|s| s.4.first()).map(|(key, value)| if *key == "flink.job-id" { *value } else { *key }).collect()
-        };
-        let before = writers_of(&case);
-        let mut case = case;
-        for _ in 0..5 {
-            let plan = run(&case, 0, last);
-            case = after(case, &plan);
-        }
-        prop_assert_eq!(writers_of(&case), before);
-    }
-
-    #[test]
     fn every_kept_snapshot_has_a_reason(case in case(), age in 0..20i64, last in 1..4usize) {
         let plan = run(&case, age, last);
         let counted: usize = plan.skipped.iter().filter_map(|s| s.detail.split(' ').next()?.parse::<usize>().ok()).sum();
@@ -471,3 +414,6 @@ fn plans_do_not_depend_on_the_order_of_snapshots_in_the_metadata() {
     second.sort_unstable();
     assert_eq!(first, second);
 }
+
+#[path = "expire_snapshots_writers_tests.rs"]
+mod writers;

@@ -1,77 +1,160 @@
-//! Exactly-once state that writers keep in snapshot summaries. A restarting Flink or Kafka Connect sink walks from the
-//! branch head along parents to the newest snapshot of its own and reads there how far it got; if that snapshot, or one
-//! on the way to it, is gone, it commits the same rows again. Pure.
+//! Progress that writers keep in snapshot summaries. A writer that restarts walks from the branch's head along parents to
+//! the newest snapshot of its own and reads there how far it got; if that snapshot, or one on the way to it, is gone, it
+//! commits the same rows again. Pure.
+//!
+//! A writer needs its newest snapshot until it is over: a Flink job that has committed its last checkpoint, one that
+//! another job has taken over from, or any writer that has been silent for longer than the policy says.
 
-use std::collections::BTreeMap;
+mod flink;
+mod known;
 
-use iceberg::spec::{Operation, Summary};
+use std::collections::{BTreeMap, BTreeSet};
+
+use iceberg::spec::Summary;
+pub(super) use known::writers;
 
 use crate::catalog::SnapshotRef;
-use crate::table::references::{FLINK_JOB_ID, FLINK_OPERATOR_ID, KAFKA_CONNECT_OFFSETS};
+use crate::table::references::FLINK_CHECKPOINT_ID;
 
-/// How long the way to a writer's newest snapshot is kept while other writers go on committing.
-/// A writer that stays away longer is taken to be gone; its newest snapshot is kept even so.
-pub(super) const WAY_KEPT_MS: i64 = 7 * 24 * 60 * 60 * 1000;
+/// How long a snapshot stays whose summary has a key that nothing is known of.
+pub(super) const UNKNOWN_KEPT_MS: i64 = 3 * 24 * 60 * 60 * 1000;
+/// Unknown keys of a branch that count, those used last.
+const UNKNOWN_KEYS_MAX: usize = 32;
+/// Values of an unknown key that count, those written last: a key may tell writers apart by its value.
+const UNKNOWN_VALUES_MAX: usize = 16;
+/// How far from the head the way to a snapshot with an unknown key is kept.
+const UNKNOWN_WAY_MAX: usize = 1000;
+/// The checkpoint id with which a Flink job commits the end of its input.
+const LAST_CHECKPOINT: i64 = i64::MAX;
 
-/// Whose state it is.
+/// Whose progress it is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Writer {
-    /// A Flink job, and its sink operator where the summary names it.
+    /// A sink of a Flink job, by its operator where the summary names it.
     Flink { job: String, operator: Option<String> },
-    /// A Kafka Connect sink, by its offset key.
-    KafkaConnect { key: String },
+    /// Another known writer.
+    Known { kind: &'static str, id: String },
 }
 
 impl std::fmt::Display for Writer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Flink { job, .. } => write!(f, "Flink job {job}"),
-            Self::KafkaConnect { key } => write!(f, "Kafka Connect offsets {key}"),
+            Self::Flink { job, .. } => write!(f, "Flink job {}", shown(job)),
+            Self::Known { kind, id } if id.is_empty() => f.write_str(kind),
+            Self::Known { kind, id } => write!(f, "{kind} {}", shown(id)),
         }
     }
 }
 
-/// The newest state of one writer on a branch.
+/// What a writer wrote, on one line of bounded length.
+pub(super) fn shown(text: &str) -> String {
+    const LENGTH_MAX: usize = 80;
+    let line = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
+    let cut = text.chars().nth(LENGTH_MAX).map(|_| '…');
+    line.take(LENGTH_MAX).chain(cut).collect()
+}
+
+/// Where the progress of a writer is that may restart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WriterState {
     pub(super) writer: Writer,
     /// Index in the branch's history, 0 being the head.
     pub(super) position: usize,
-    /// Whether everything from the head to here must stay, for the writer to find its way.
-    pub(super) keep_way: bool,
+    /// Everything from the head to here must stay: the way to the writer's snapshot, and what shows that the writer is not over.
+    pub(super) way_to: usize,
+    /// Another snapshot that the writer looks for.
+    pub(super) names: Option<i64>,
 }
 
-/// The writers whose state a snapshot holds.
-pub(super) fn writers(summary: &Summary) -> Vec<Writer> {
-    let properties = &summary.additional_properties;
-    let flink = properties.get(FLINK_JOB_ID).filter(|job| !job.is_empty());
-    let flink =
-        flink.map(|job| Writer::Flink { job: job.clone(), operator: properties.get(FLINK_OPERATOR_ID).cloned() });
-    let kafka = properties.keys().filter(|k| k.starts_with(KAFKA_CONNECT_OFFSETS));
-    flink.into_iter().chain(kafka.map(|key| Writer::KafkaConnect { key: key.clone() })).collect()
+/// The writers of a branch.
+#[derive(Debug, Default)]
+pub(super) struct BranchWriters {
+    /// Those that may restart.
+    pub(super) live: Vec<WriterState>,
+    /// All whose snapshots the branch has.
+    pub(super) seen: BTreeSet<Writer>,
 }
 
-/// Whether a later job has taken over: the same operator committed under another job id since.
-fn superseded(writer: &Writer, position: usize, newest: &BTreeMap<Writer, usize>) -> bool {
-    let Writer::Flink { job, operator: Some(operator) } = writer else { return false };
-    newest.iter().any(|(other, at)| {
-        matches!(other, Writer::Flink { job: j, operator: Some(o) } if j != job && o == operator) && *at < position
-    })
+/// A summary key that nothing is known of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct UnknownKey {
+    pub(super) key: String,
+    /// Indexes in the branch's history of its newest snapshots, one for each value.
+    pub(super) positions: Vec<usize>,
+    /// Everything from the head to before here stays.
+    pub(super) way_to: usize,
 }
 
-/// The newest state of each writer on a branch, given its history from the head on.
-pub(super) fn newest_states(history: &[&SnapshotRef], now_ms: i64) -> Vec<WriterState> {
-    let mut newest: BTreeMap<Writer, usize> = BTreeMap::new();
+#[derive(Debug, Clone, Copy)]
+struct Commit {
+    position: usize,
+    checkpoint: Option<i64>,
+}
+
+/// The first and the last of a writer's snapshots.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    newest: Commit,
+    oldest: Commit,
+}
+
+/// Whether a writer has said itself that it is over, or has been silent for too long.
+pub(super) fn is_over(writer: &Writer, newest: &SnapshotRef, now_ms: i64, retention_ms: i64) -> bool {
+    let ended = matches!(writer, Writer::Flink { .. }) && checkpoint(newest.summary()) == Some(LAST_CHECKPOINT);
+    ended || now_ms.saturating_sub(newest.timestamp_ms()) > retention_ms
+}
+
+/// The writers of a branch, given its history from the head on. `retention_ms` is how long one may be silent.
+pub(super) fn branch_writers(history: &[&SnapshotRef], now_ms: i64, retention_ms: i64) -> BranchWriters {
+    let mut spans: BTreeMap<Writer, Span> = BTreeMap::new();
     for (position, snapshot) in history.iter().enumerate() {
+        let commit = Commit { position, checkpoint: checkpoint(snapshot.summary()) };
         for writer in writers(snapshot.summary()) {
-            newest.entry(writer).or_insert(position);
+            spans.entry(writer).and_modify(|s| s.oldest = commit).or_insert(Span { newest: commit, oldest: commit });
         }
     }
-    let only_maintained_since = history.iter().take_while(|s| s.summary().operation == Operation::Replace).count();
-    let state = |(writer, &position): (&Writer, &usize)| {
-        let recent = now_ms.saturating_sub(history[position].timestamp_ms()) <= WAY_KEPT_MS;
-        let keep_way = (recent && !superseded(writer, position, &newest)) || position <= only_maintained_since;
-        WriterState { writer: writer.clone(), position, keep_way }
+    let seen = spans.keys().cloned().collect();
+    spans.retain(|writer, span| !is_over(writer, history[span.newest.position], now_ms, retention_ms));
+    flink::remove_taken_over(&mut spans);
+    let state = |(writer, span): (&Writer, &Span)| {
+        let position = span.newest.position;
+        let way_to = flink::shown_beside(writer, span, &spans, history).unwrap_or(position);
+        let names = names(writer, history[position].summary());
+        WriterState { writer: writer.clone(), position, way_to, names }
     };
-    newest.iter().map(state).collect()
+    BranchWriters { live: spans.iter().map(state).collect(), seen }
 }
+
+/// The newest snapshots with keys that nothing is known of, where they are not older than `kept_ms`.
+pub(super) fn unknown_keys(history: &[&SnapshotRef], now_ms: i64, kept_ms: i64) -> Vec<UnknownKey> {
+    let mut keys: BTreeMap<&str, (BTreeSet<&str>, Vec<usize>)> = BTreeMap::new();
+    let young = |s: &&&SnapshotRef| now_ms.saturating_sub(s.timestamp_ms()) <= kept_ms;
+    for (position, snapshot) in history.iter().enumerate().filter(|(_, s)| young(s)) {
+        for (key, value) in &snapshot.summary().additional_properties {
+            if !known::is_unknown(key) || (keys.len() >= UNKNOWN_KEYS_MAX && !keys.contains_key(key.as_str())) {
+                continue;
+            }
+            let (values, positions) = keys.entry(key).or_default();
+            if values.len() < UNKNOWN_VALUES_MAX && values.insert(value) {
+                positions.push(position);
+            }
+        }
+    }
+    let found = |(key, (_, positions)): (&str, (_, Vec<usize>))| {
+        let way_to = positions.iter().copied().max().unwrap_or(0).min(UNKNOWN_WAY_MAX);
+        UnknownKey { key: key.to_owned(), positions, way_to }
+    };
+    keys.into_iter().map(found).collect()
+}
+
+fn checkpoint(summary: &Summary) -> Option<i64> {
+    summary.additional_properties.get(FLINK_CHECKPOINT_ID)?.trim().parse().ok()
+}
+
+fn names(writer: &Writer, summary: &Summary) -> Option<i64> {
+    let Writer::Known { .. } = writer else { return None };
+    summary.additional_properties.get(known::CONVERTED_SNAPSHOT)?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -44,6 +44,7 @@ const PP_FAILED: &str = "rewrite-data-files.partial-progress.max-failed-commits"
 const INTERVAL: &str = "commit-interval";
 const SCHEDULE: &str = "schedule";
 const DELAY: &str = "delay";
+const WRITER_RETENTION: &str = "expire-snapshots.writer-retention";
 const EXPIRE_OLDER: &str = "expire-snapshots.older-than";
 const ORPHAN_OLDER: &str = "remove-orphan-files.older-than";
 const UNPROVEN: &str = "remove-orphan-files.unproven-min-age";
@@ -211,6 +212,17 @@ fn check_ages(findings: &mut Findings<'_>, policy: &TablePolicy) {
             Some(INTERVAL),
             "is shorter than one commit interval: queries lose the files of the snapshot that they are reading".into(),
             "use at least \"2x\"",
+        );
+    }
+    if compare(expire.writer_retention, Span::Fixed(Duration::from_secs(24 * 60 * 60)), interval)
+        == Some(Ordering::Less)
+    {
+        findings.warning(
+            WRITER_RETENTION,
+            None,
+            "is shorter than a day: a writer that is stopped for longer commits the same rows again when it restarts"
+                .into(),
+            "use more than the longest time for which a writer may be stopped, such as \"14d\"",
         );
     }
 }

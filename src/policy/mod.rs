@@ -246,11 +246,26 @@ pub struct ExpireSnapshotsPolicy {
     pub older_than: Span,
     /// Ancestors kept on each branch whatever their age, unless the branch has its own number.
     pub retain_last: usize,
+    /// How long a writer may be silent before the snapshot that holds its progress may expire.
+    pub writer_retention: Span,
 }
 
 impl Default for ExpireSnapshotsPolicy {
     fn default() -> Self {
-        Self { enabled: true, older_than: Span::Intervals(2.0), retain_last: 1 }
+        let two_weeks = Duration::from_secs(14 * 24 * 60 * 60);
+        Self {
+            enabled: true,
+            older_than: Span::Intervals(2.0),
+            retain_last: 1,
+            writer_retention: Span::Fixed(two_weeks),
+        }
+    }
+}
+
+impl ExpireSnapshotsPolicy {
+    /// How long a writer may be silent: at least as long as it takes to commit again.
+    pub fn writer_retention(&self, commit_interval: Duration) -> Duration {
+        self.writer_retention.resolve(commit_interval).max(commit_interval)
     }
 }
 

@@ -180,6 +180,8 @@ settings! {
     ExpireOlderThan(Span) = "expire-snapshots.older-than" => expire_snapshots.older_than;
     /// Snapshots.
     RetainLast(usize) = "expire-snapshots.retain-last" => expire_snapshots.retain_last;
+    /// Time.
+    WriterRetention(Span) = "expire-snapshots.writer-retention" => expire_snapshots.writer_retention;
     /// Whether orphan removal runs.
     OrphanEnabled(bool) = "remove-orphan-files.enabled" => remove_orphan_files.enabled;
     /// Age.

@@ -27,6 +27,10 @@ use tokio_util::sync::CancellationToken;
 const CONNECTIONS_MAX: usize = 256;
 /// From the opening of a connection, or its last answer, to the end of the next request's head.
 const HEAD_MAX: Duration = Duration::from_secs(15);
+/// From the first byte of an answer to the next request: whoever reads so slowly that it takes longer is cut off.
+const SENT_MAX: Duration = Duration::from_secs(60);
+/// A connection that was opened so short a time ago has not had its chance to ask yet.
+const YOUNG: Duration = Duration::from_secs(2);
 /// A connection on which nothing moves for this long is closed: longer than the longest answer takes.
 const IDLE_MAX: Duration = Duration::from_secs(6 * 60);
 
@@ -70,6 +74,7 @@ async fn converse(stream: TcpStream, place: Place, router: Router, shutdown: Can
         tokio::select! {
             _ = connection.as_mut() => break,
             () = state.close.cancelled() => break,
+            () = state.too_slow() => break,
             () = shutdown.cancelled(), if !ending => {
                 ending = true;
                 connection.as_mut().graceful_shutdown();
@@ -83,21 +88,39 @@ struct Conversation {
     opened: Instant,
     /// When something moved last, in milliseconds after it was opened.
     moved_ms: AtomicU64,
+    /// When the last answer began, in the same way; 0 before the first.
+    answered_ms: AtomicU64,
     /// Requests that are being worked on.
     calls: AtomicUsize,
     close: CancellationToken,
 }
 
 impl Conversation {
-    fn moved(&self) {
-        let since = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.moved_ms.store(since, Ordering::Relaxed);
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// The least is the one to close: idle before busy, and of these the one that has been still for longest.
-    fn worth(&self) -> (bool, Instant) {
+    fn moved(&self) {
+        self.moved_ms.store(self.now_ms(), Ordering::Relaxed);
+    }
+
+    /// Ends when an answer has been under way for too long. Between requests [`HEAD_MAX`] counts, which is shorter.
+    async fn too_slow(&self) {
+        loop {
+            tokio::time::sleep(SENT_MAX / 4).await;
+            let answered_ms = self.answered_ms.load(Ordering::Relaxed);
+            let sending = answered_ms > 0 && self.calls.load(Ordering::Relaxed) == 0;
+            if sending && self.now_ms().saturating_sub(answered_ms) > SENT_MAX.as_millis() as u64 {
+                return;
+            }
+        }
+    }
+
+    /// The least is the one to close: idle before busy, and of these the one that has been still for longest. One that was
+    /// just opened is last, or a probe could never ask while all others are busy.
+    fn worth(&self) -> (bool, bool, Instant) {
         let moved = self.opened + Duration::from_millis(self.moved_ms.load(Ordering::Relaxed));
-        (self.calls.load(Ordering::Relaxed) > 0, moved)
+        (self.opened.elapsed() < YOUNG, self.calls.load(Ordering::Relaxed) > 0, moved)
     }
 }
 
@@ -113,6 +136,7 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
+        self.0.answered_ms.store(self.0.now_ms().max(1), Ordering::Relaxed);
         self.0.calls.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -142,6 +166,7 @@ impl Places {
         let state = Arc::new(Conversation {
             opened: Instant::now(),
             moved_ms: AtomicU64::new(0),
+            answered_ms: AtomicU64::new(0),
             calls: AtomicUsize::new(0),
             close: CancellationToken::new(),
         });
@@ -223,6 +248,9 @@ mod tests {
 
     use super::*;
 
+    /// More than what the system keeps of a connection.
+    const LARGE: usize = 64 << 20;
+
     /// A server that answers `/livez` at once and `/long` when it is told to.
     async fn server(go: Arc<Notify>) -> (SocketAddr, CancellationToken) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -231,7 +259,9 @@ mod tests {
             go.notified().await;
             "long"
         };
+        let large = || async { vec![b'x'; LARGE] };
         let router = Router::new().route("/livez", get(|| async { "alive" })).route("/long", get(long));
+        let router = router.route("/large", get(large));
         let shutdown = CancellationToken::new();
         tokio::spawn(serve(listener, router, shutdown.clone()));
         (address, shutdown)
@@ -291,5 +321,35 @@ mod tests {
         shutdown.cancel();
         go.notify_one();
         assert!(rest(long).await.ends_with("long"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_read_an_answer_is_cut_off() {
+        let (address, _shutdown) = server(Arc::default()).await;
+        let mut whole = Vec::new();
+        let mut stream = send(address, &request("/large")).await;
+        stream.read_to_end(&mut whole).await.expect("is read to its end");
+        assert!(whole.len() > LARGE);
+        let mut stream = send(address, &request("/large")).await;
+        tokio::time::sleep(2 * SENT_MAX).await;
+        let mut cut = Vec::new();
+        let _ = stream.read_to_end(&mut cut).await;
+        assert!(!cut.is_empty() && cut.len() < LARGE, "{}", cut.len());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_was_just_opened_is_the_last_to_lose_its_place() {
+        let places = Places::new();
+        let busy = places.take();
+        let call = Call::begin(&busy.state);
+        tokio::time::advance(YOUNG).await;
+        let young = places.take();
+        places.free_one();
+        assert!(busy.state.close.is_cancelled() && !young.state.close.is_cancelled());
+        drop((busy, call));
+        tokio::time::advance(YOUNG).await;
+        let younger = places.take();
+        places.free_one();
+        assert!(young.state.close.is_cancelled() && !younger.state.close.is_cancelled());
     }
 }

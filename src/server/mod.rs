@@ -7,30 +7,36 @@
 //! | `/livez` | 200 while the scheduler ticks, else 503; never asks a catalog or store |
 //! | `/readyz` | 200 once the configuration is loaded and each catalog was reached, else 503 with the reasons |
 //! | `/healthz` | both together; `?verbose` lists every check |
-//! | `/metrics` | everything in [`crate::report::metrics`], in Prometheus' text format |
+//! | `/metrics` | everything in [`crate::report::metrics`], in Prometheus' text format; at most a second old |
+//!
+//! It runs on a thread of its own. Probes answer from there at once; what takes long (metrics, views) is made on further
+//! threads, one at a time, and a plan where runs are.
 
+mod apart;
 mod api;
 mod assets;
 mod health;
 mod limits;
+mod metrics_page;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use apart::{Aside, serve_apart};
 pub use api::{ApiState, Operate, Planning, TokenSource, document};
 use axum::Router;
 use axum::extract::{Query, Request, State};
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 pub use health::{Check, Liveness, Readiness};
+use metrics_page::MetricsPage;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
-use crate::error::Result;
 use crate::report::metrics::Metrics;
 use crate::telemetry::FilterHandle;
 
@@ -66,11 +72,12 @@ const HEADERS: [(HeaderName, &str); 3] = [
 
 /// All paths.
 pub fn router(state: ServerState) -> Router {
+    let page = MetricsPage::new(state.metrics.clone());
     Router::new()
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
         .route("/healthz", get(healthz))
-        .route("/metrics", get(metrics))
+        .route("/metrics", get(async move |headers: HeaderMap| page.answer(&headers).await))
         .merge(assets::router())
         .merge(api::router())
         .layer(from_fn(with_headers))
@@ -86,7 +93,7 @@ async fn with_headers(request: Request, next: Next) -> Response {
 }
 
 /// Answers until `shutdown`, and then for at most five seconds more.
-pub async fn serve(listener: TcpListener, state: ServerState, shutdown: CancellationToken) -> Result<()> {
+pub async fn serve(listener: TcpListener, state: ServerState, shutdown: CancellationToken) {
     let server = limits::serve(listener, router(state), shutdown.clone());
     let deadline = async {
         shutdown.cancelled().await;
@@ -96,7 +103,6 @@ pub async fn serve(listener: TcpListener, state: ServerState, shutdown: Cancella
         () = server => {}
         () = deadline => {}
     }
-    Ok(())
 }
 
 async fn livez(State(state): State<ServerState>, Query(query): Query<HashMap<String, String>>) -> Response {
@@ -111,13 +117,6 @@ async fn healthz(State(state): State<ServerState>, Query(query): Query<HashMap<S
     let mut checks = state.liveness.checks(state.clock.now_ms());
     checks.extend(state.readiness.checks());
     answer("healthz", &checks, &query)
-}
-
-async fn metrics(State(state): State<ServerState>) -> Response {
-    match state.metrics.gather() {
-        Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
-    }
 }
 
 /// `ok`, or every check: when one fails, or when asked with `?verbose`.

@@ -11,8 +11,8 @@ use crate::storage::path::CanonicalPath;
 pub const FLINK_JOB_ID: &str = "flink.job-id";
 /// Summary key of the Flink operator that made a snapshot.
 pub const FLINK_OPERATOR_ID: &str = "flink.operator-id";
-/// How summary keys begin that hold the offsets of a Kafka Connect sink.
-pub const KAFKA_CONNECT_OFFSETS: &str = "kafka.connect.offsets";
+/// Summary key of the newest Flink checkpoint whose files a snapshot and its ancestors hold.
+pub const FLINK_CHECKPOINT_ID: &str = "flink.max-committed-checkpoint-id";
 
 /// How far the table's own timestamps may be ahead of this machine's clock before ages cannot be trusted.
 pub const CLOCK_SKEW_LIMIT_MS: i64 = 10 * 60 * 1000;

@@ -9,7 +9,8 @@ use icewright::report::metrics::{Metrics, RunCounts, RunRecord};
 use icewright::report::{Action, Outcome};
 
 /// Every module with the modules it may use, each of which stands above it: so no arrow goes back.
-const LAYERS: [(&str, &[&str]); 28] = [
+const LAYERS: [(&str, &[&str]); 29] = [
+    ("allocator", &[]),
     ("error", &[]),
     ("clock", &[]),
     ("run_id", &[]),

@@ -361,6 +361,24 @@ fn a_memory_budget_below_a_usual_file_group_is_warned_of() {
 }
 
 #[test]
+fn how_long_a_writer_may_be_silent_is_a_span_and_a_short_one_is_warned_of() {
+    let said = |value: &str| format!("{EXAMPLE}[policies.expire-snapshots]\nwriter-retention = \"{value}\"\n");
+    let key = "expire-snapshots.writer-retention";
+    for (value, warned) in [("23h", true), ("24h", false), ("60d", false), ("0s", true)] {
+        let loaded = parse(&said(value));
+        assert_eq!(loaded.warnings.iter().any(|w| w.key.ends_with(key)), warned, "{value}: {:?}", loaded.warnings);
+    }
+    let policy = TablePolicy::default().expire_snapshots;
+    let (minute, month) = (Duration::from_secs(60), Duration::from_secs(30 * 24 * 60 * 60));
+    assert_eq!(policy.writer_retention(minute), Duration::from_secs(14 * 24 * 60 * 60));
+    assert_eq!(policy.writer_retention(month), month, "a writer commits within its interval");
+    for wrong in ["-1d", "fortnight", "3651d"] {
+        let problems = Config::parse("c.toml", &said(wrong)).expect_err(wrong).to_string();
+        assert!(problems.contains(key), "{problems}");
+    }
+}
+
+#[test]
 fn a_pushgateway_is_an_address_and_perhaps_a_token() {
     let text = |gateway: &str| format!("{EXAMPLE}\n[metrics.pushgateway]\n{gateway}\n");
     let read = |gateway: &str| parse(&text(gateway));

@@ -25,6 +25,7 @@ mod plan_properties;
 mod plan_support;
 mod pushgateway;
 mod reload;
+mod resident_memory;
 mod rest_client;
 mod rest_observed;
 mod rest_tokens;

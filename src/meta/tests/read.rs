@@ -489,7 +489,7 @@ async fn fixed_partition_values_are_read_with_and_without_a_length() {
             .build()
             .expect("complete")
     });
-    let mut writer = SnapshotWriter::new(&store, &loaded.metadata, identity(1, 1)).expect("supported");
+    let mut writer = SnapshotWriter::new(&store, loaded.typed().expect("readable"), identity(1, 1)).expect("supported");
     let manifest = writer.write_added(ManifestContentType::Data, 0, &files, None).await.expect("written").remove(0);
     let proper = listed(manifest, 2);
     // The same entries as Java writes them: another form of values under the same schema.

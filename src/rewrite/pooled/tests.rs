@@ -51,7 +51,7 @@ fn work() -> Work {
         input_split_size_bytes: 1 << 30,
         write_max_file_size_bytes: 1 << 30,
     };
-    let metadata = Arc::clone(&ctx.loaded.metadata);
+    let metadata = Arc::clone(ctx.loaded.typed().expect("readable"));
     let fields = metadata.current_schema().as_struct().fields().to_vec();
     Work {
         store: Arc::clone(&ctx.store),

@@ -29,7 +29,7 @@ use problem::Problem;
 use crate::error::Result;
 use crate::policy::TableName;
 use crate::report::board::Board;
-use crate::server::ServerState;
+use crate::server::{Aside, ServerState};
 
 /// Bytes of a request's body at most.
 const BODY_MAX: usize = 64 * 1024;
@@ -62,6 +62,8 @@ pub struct ApiState {
     pub admin: Option<TokenSource>,
     /// Plans that are being made.
     pub planning: Arc<Planning>,
+    /// Makes views.
+    pub aside: Aside,
 }
 
 /// All paths below `/api`.

@@ -41,8 +41,9 @@ pub(super) struct TablesQuery {
 
 /// The daemon as a whole.
 #[utoipa::path(get, path = "/api/v1/status", tag = "look", responses((status = 200, body = Status)))]
-pub(super) async fn status(State(state): State<ServerState>) -> Json<Status> {
-    Json(state.api.board.status(state.clock.now_ms(), state.api.admin.is_some()))
+pub(super) async fn status(State(state): State<ServerState>) -> Result<Response, Problem> {
+    let (board, now_ms, admin) = (state.api.board, state.clock.now_ms(), state.api.admin.is_some());
+    Ok(state.api.aside.answer(move || Json(board.status(now_ms, admin)).into_response()).await?)
 }
 
 /// The tables, in the order of their names.
@@ -64,7 +65,9 @@ pub(super) async fn tables(
         return Err(Problem::new(400, format!("limit must be between 1 and {}", LIMIT.1)));
     }
     let selection = Selection { catalog, health, after, limit: usize::from(limit) };
-    unless_known(&headers, state.api.board.tables(&selection, state.clock.now_ms()))
+    let (board, now_ms) = (state.api.board, state.clock.now_ms());
+    let make = move || unless_known(&headers, board.tables(&selection, now_ms)).into_response();
+    Ok(state.api.aside.answer(make).await?)
 }
 
 /// Everything about a table.
@@ -82,8 +85,9 @@ pub(super) async fn table(
     headers: HeaderMap,
     Named(name): Named,
 ) -> Result<Response, Problem> {
-    let view = state.api.board.table(&name, state.clock.now_ms()).ok_or_else(|| unknown_table(&name))?;
-    unless_known(&headers, view)
+    let (board, now_ms) = (state.api.board, state.clock.now_ms());
+    let view = move || unless_known(&headers, board.table(&name, now_ms).ok_or_else(|| unknown_table(&name))?);
+    Ok(state.api.aside.answer(move || view().into_response()).await?)
 }
 
 /// This document.

@@ -11,7 +11,7 @@ use icewright::error::{Error, Result};
 use icewright::policy::TableName;
 use icewright::report::board::Board;
 use icewright::report::metrics::Metrics;
-use icewright::server::{ApiState, Liveness, Operate, Readiness, ServerState, router};
+use icewright::server::{ApiState, Aside, Liveness, Operate, Readiness, ServerState, router};
 use icewright::telemetry::FilterHandle;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -103,6 +103,7 @@ impl Api {
                 operate,
                 admin: token.map(|token| Arc::new(move || Ok(token.clone())) as Arc<_>),
                 planning: Arc::default(),
+                aside: Aside::default(),
             },
         };
         Self { state }

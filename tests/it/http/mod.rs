@@ -7,6 +7,7 @@ mod fuzzed;
 mod listing;
 mod scheduled;
 
+use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,18 +16,20 @@ use icewright::inspect::ManifestCache;
 use icewright::report::board::Board;
 use icewright::report::metrics::Metrics;
 use icewright::rewrite::MemoryBudget;
-use icewright::server::{ApiState, Liveness, Readiness, ServerState, serve};
+use icewright::server::{ApiState, Aside, Liveness, Readiness, ServerState, serve, serve_apart};
 use icewright::telemetry::FilterHandle;
 use icewright::testing::SetClock;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 struct Server {
     address: SocketAddr,
     state: ServerState,
     clock: Arc<SetClock>,
     shutdown: CancellationToken,
-    task: tokio::task::JoinHandle<icewright::error::Result<()>>,
+    task: tokio::task::JoinHandle<()>,
 }
 
 async fn start() -> Server {
@@ -42,6 +45,7 @@ async fn start() -> Server {
             operate: Arc::new(client::Orders::default()),
             admin: None,
             planning: Arc::default(),
+            aside: Aside::default(),
         },
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
@@ -122,6 +126,56 @@ async fn metrics_come_in_the_text_format_and_the_server_ends_when_told() {
     assert_eq!(server.get("/nothing").await.0, 404);
     let address = server.address;
     server.shutdown.cancel();
-    server.task.await.expect("no panic").expect("a clean end");
+    server.task.await.expect("a clean end");
     assert!(reqwest::get(format!("http://{address}/livez")).await.is_err());
+}
+
+/// A daemon whose threads all work without a pause.
+#[tokio::test]
+async fn probes_are_answered_from_a_thread_of_their_own() {
+    let Server { state, shutdown, .. } = start().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    let end = serve_apart(listener, state, shutdown.clone()).expect("a thread");
+    // From here on this thread, the only one of its runtime, waits without letting another task work.
+    let mut stream = std::net::TcpStream::connect(address).expect("connects");
+    stream.write_all(b"GET /livez HTTP/1.1\r\nhost: here\r\nconnection: close\r\n\r\n").expect("is sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with("ok\n"), "{answer}");
+    shutdown.cancel();
+    end.await.expect("the server's end is told");
+}
+
+/// As a scraper does that asks again without reading the whole answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_requests_keeps_no_probe_from_its_answer() {
+    let Server { state, shutdown, .. } = start().await;
+    for table in 0..10 {
+        state.metrics.register_table(&format!("lake.a.t{table}").parse().expect("a name"));
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    let _end = serve_apart(listener, state, shutdown.clone()).expect("a thread");
+    let flood = |path: &'static str| async move {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: here\r\n\r\n");
+        loop {
+            let Ok(mut stream) = tokio::net::TcpStream::connect(address).await else { continue };
+            let mut buffer = vec![0; 4096];
+            for _ in 0..100 {
+                let sent = stream.write_all(request.as_bytes()).await;
+                if sent.is_err() || stream.read(&mut buffer).await.is_err() {
+                    break;
+                }
+            }
+        }
+    };
+    let paths = ["/metrics", "/metrics", "/api/v1/tables", "/api/v1/status", "/api/v1/openapi.json", "/main.js"];
+    let floods: Vec<_> = paths.into_iter().map(|path| AbortOnDropHandle::new(tokio::spawn(flood(path)))).collect();
+    for _ in 0..20 {
+        let answer = reqwest::get(format!("http://{address}/livez")).await.expect("an answer");
+        assert_eq!(answer.status(), 200);
+    }
+    drop(floods);
+    shutdown.cancel();
 }

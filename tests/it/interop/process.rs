@@ -100,6 +100,11 @@ impl Process {
         Self { name: name.into(), child, log }
     }
 
+    /// The process's id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits until `url` answers with success.
     pub(crate) fn wait_ready(&mut self, url: &str) {
         wait_for(url, || {

@@ -1,0 +1,341 @@
+//! What restarting writers find after expiry, and what those that are over let go.
+
+use super::*;
+
+const WRITER_RETENTION: i64 = 14 * DAY;
+
+/// An append with these summary entries.
+fn by(id: i64, parent: Option<i64>, age_ms: i64, summary: &[(&'static str, &'static str)]) -> Snap {
+    Snap(id, parent, age_ms, "append", summary.to_vec())
+}
+
+/// An append by the operator `sink` of a Flink job.
+fn flink(id: i64, parent: Option<i64>, age_ms: i64, job: &'static str, checkpoint: &'static str) -> Snap {
+    let ids = [("flink.job-id", job), ("flink.operator-id", "sink"), ("flink.max-committed-checkpoint-id", checkpoint)];
+    by(id, parent, age_ms, &ids)
+}
+
+fn expired(snapshots: &[Snap], head: i64) -> Vec<i64> {
+    plan(&table(snapshots, &main_at(head), &json!({})), 0, 1).remove_snapshots
+}
+
+const NONE: [i64; 0] = [];
+
+#[test]
+fn each_known_writer_finds_its_progress_after_a_compaction_and_expiry() {
+    for (name, keys) in [
+        ("Flink job j", vec![("flink.job-id", "j"), ("flink.max-committed-checkpoint-id", "7")]),
+        ("Spark streaming query q", vec![("spark.sql.streaming.queryId", "q"), ("spark.sql.streaming.epochId", "3")]),
+        ("Kafka Connect offsets control.group", vec![("kafka.connect.offsets.control.group", "{\"0\":7}")]),
+        ("Materialize sink u1", vec![("mz-frontier", "[7]"), ("mz-sink-id", "u1"), ("mz-sink-version", "1")]),
+        ("Fluss tiering service", vec![("commit-user", "__fluss_lake_tiering"), ("fluss-offsets", "[]")]),
+        ("Redpanda topic", vec![("redpanda.commit-metadata", "{}")]),
+        ("Flink conversion of equality deletes", vec![("equality-convert-staging-snapshot", "1")]),
+    ] {
+        let mut snapshots = vec![
+            append(1, None, 9 * DAY),
+            by(2, Some(1), 8 * DAY, &keys),
+            append(3, Some(2), 2 * DAY),
+            replace(4, Some(3), DAY),
+        ];
+        let kept = plan(&table(&snapshots, &main_at(4), &json!({})), 0, 1);
+        let named = if name.contains("conversion") { vec![] } else { vec![1] };
+        assert_eq!(kept.remove_snapshots, named, "{name} walks 4, 3, 2");
+        let said = |reason, text: &str| kept.skipped.iter().any(|s| s.reason == reason && s.detail.contains(text));
+        assert!(said("writer_state", &format!("newest of {name} on branch main")), "{:?}", kept.skipped);
+        assert!(said("writer_state_way", "on the way from the head of branch main"), "{:?}", kept.skipped);
+        snapshots.push(by(5, Some(4), MINUTE, &keys));
+        let newer = expired(&snapshots, 5);
+        let expected: &[i64] = if named.is_empty() { &[] } else { &[1, 2, 3, 4] };
+        assert_eq!(newer, expected, "{name} has newer progress");
+    }
+}
+
+#[test]
+fn two_spark_queries_and_a_kafka_sink_on_one_table_each_keep_their_own() {
+    let snapshots = [
+        by(1, None, 9 * DAY, &[("spark.sql.streaming.queryId", "a"), ("spark.sql.streaming.epochId", "1")]),
+        by(2, Some(1), 8 * DAY, &[("spark.sql.streaming.queryId", "b"), ("spark.sql.streaming.epochId", "7")]),
+        by(3, Some(2), 7 * DAY, &[("spark.sql.streaming.queryId", "a"), ("kafka.connect.offsets.c.g", "{}")]),
+        by(4, Some(3), 6 * DAY, &[("kafka.connect.offsets.c.h", "{}")]),
+        by(5, Some(4), 5 * DAY, &[("kafka.connect.offsets.c.g", "{}")]),
+        by(6, Some(5), 0, &[("spark.sql.streaming.queryId", "b"), ("kafka.connect.offsets.c.h", "{}")]),
+    ];
+    assert_eq!(expired(&snapshots, 6), [1, 2], "query a is at 3, offsets c.g at 5, the others at the head");
+}
+
+#[test]
+fn several_operators_of_one_flink_job_each_keep_their_own() {
+    let sink = |id, parent, age, operator, checkpoint| {
+        let ids =
+            [("flink.job-id", "j"), ("flink.operator-id", operator), ("flink.max-committed-checkpoint-id", checkpoint)];
+        by(id, parent, age, &ids)
+    };
+    let snapshots = [
+        sink(1, None, 5 * DAY, "x", "1"),
+        sink(2, Some(1), 4 * DAY, "y", "1"),
+        sink(3, Some(2), 3 * DAY, "x", "2"),
+        sink(4, Some(3), 0, "x", "3"),
+    ];
+    assert_eq!(expired(&snapshots, 4), [1], "y is at 2, and 3 is on the way");
+}
+
+#[test]
+fn a_flink_sink_passes_over_a_snapshot_without_a_checkpoint() {
+    let snapshots =
+        [flink(1, None, 3 * DAY, "j", "7"), by(2, Some(1), 2 * DAY, &[("flink.job-id", "j")]), append(3, Some(2), 0)];
+    assert_eq!(expired(&snapshots, 3), NONE);
+}
+
+#[test]
+fn branches_have_writers_of_their_own() {
+    let snapshots = [
+        flink(1, None, 5 * DAY, "j", "1"),
+        flink(2, Some(1), 4 * DAY, "j", "2"),
+        append(3, Some(2), 3 * DAY),
+        flink(4, Some(1), 2 * DAY, "j", "9"),
+        append(5, Some(4), 0),
+    ];
+    let refs = json!({"main": {"snapshot-id": 5, "type": "branch"}, "side": {"snapshot-id": 3, "type": "branch"}});
+    let kept = plan(&table(&snapshots, &refs, &json!({})), 0, 1);
+    assert_eq!(kept.remove_snapshots, [1], "the job is at 4 on main, at 2 on side");
+}
+
+#[test]
+fn finished_jobs_keep_nothing_whatever_their_number() {
+    let batch = |id: i64| flink(id, (id > 1).then(|| id - 1), MINUTE, text(id), "9223372036854775807");
+    let mut snapshots: Vec<Snap> = (1..=30).map(batch).collect();
+    assert_eq!(expired(&snapshots, 30), (1..30).collect::<Vec<i64>>());
+    snapshots[2] = flink(3, Some(2), MINUTE, "stream", "5");
+    assert_eq!(expired(&snapshots, 30), [1, 2], "batch jobs do not take over from a streaming job of the same graph");
+}
+
+#[test]
+fn a_finished_job_does_not_hold_the_way_for_others() {
+    let mut snapshots = vec![flink(1, None, 6 * DAY, "batch", "9223372036854775807")];
+    snapshots.extend((2..=50).map(|id| append(id, Some(id - 1), 5 * DAY - id * MINUTE)));
+    assert_eq!(expired(&snapshots, 50), (1..50).collect::<Vec<i64>>());
+}
+
+#[test]
+fn a_job_that_was_taken_over_keeps_nothing() {
+    let mut snapshots = vec![
+        flink(1, None, 3 * DAY, "old", "7"),
+        append(2, Some(1), 2 * DAY),
+        flink(3, Some(2), DAY, "new", "8"),
+        append(4, Some(3), MINUTE),
+    ];
+    assert_eq!(expired(&snapshots, 4), [1, 2]);
+    snapshots.extend([flink(5, Some(4), 0, "newest", "9"), append(6, Some(5), 0)]);
+    assert_eq!(expired(&snapshots, 6), [1, 2, 3, 4], "and so in a row of restarts");
+}
+
+#[test]
+fn a_job_that_began_anew_beside_another_of_the_same_graph_does_not_take_over() {
+    let mut snapshots = vec![
+        flink(1, None, 3 * DAY, "daily", "7"),
+        flink(2, Some(1), 2 * DAY, "other", "1"),
+        flink(3, Some(2), 0, "other", "50"),
+    ];
+    assert_eq!(expired(&snapshots, 3), NONE, "the first of the other counts from 1: it did not restore this state");
+    snapshots[1].4[2].1 = "4000";
+    assert_eq!(expired(&snapshots, 3), NONE, "no job is silent for thousands of checkpoints");
+    snapshots[0].4[1].1 = "another-sink";
+    snapshots[1].4[2].1 = "8";
+    assert_eq!(expired(&snapshots, 3), NONE, "another operator");
+}
+
+#[test]
+fn where_two_jobs_of_the_same_graph_may_have_been_restored_both_stay() {
+    let snapshots = [
+        flink(1, None, 4 * DAY, "b", "49"),
+        flink(2, Some(1), 3 * DAY, "a", "50"),
+        flink(3, Some(2), 2 * DAY, "b", "52"),
+        flink(4, Some(3), DAY, "a-or-b-again", "53"),
+        append(5, Some(4), 0),
+    ];
+    assert_eq!(expired(&snapshots, 5), NONE, "1 tells that b ran beside a before, and did not take over");
+}
+
+#[test]
+fn two_jobs_of_the_same_graph_that_commit_by_turns_stay_alive_over_many_runs() {
+    let mut snapshots: Vec<Snap> = Vec::new();
+    let mut head = None;
+    let mut checkpoints = BTreeMap::from([("slow", 0), ("quick", 0)]);
+    for (round, id) in (1..60).enumerate() {
+        let job = if round % 10 == 5 { "slow" } else { "quick" };
+        let checkpoint = checkpoints.entry(job).or_default();
+        *checkpoint += 1;
+        snapshots.iter_mut().for_each(|s| s.2 += MINUTE);
+        snapshots.push(flink(id, head, 0, job, text(*checkpoint)));
+        head = Some(id);
+        let gone = expired(&snapshots, id);
+        snapshots.retain(|s| !gone.contains(&s.0));
+        let newest = |job| snapshots.iter().filter(|s| s.4[0].1 == job).map(|s| s.0).max();
+        let last_slow = (1..=id).rev().find(|n| (n - 1) % 10 == 5);
+        assert_eq!((walk(&snapshots, id, "slow"), newest("slow")), (last_slow, last_slow), "after {id}");
+        assert!(snapshots.len() <= 22, "{} after {id}", snapshots.len());
+    }
+}
+
+/// What a writer finds on its way from the head, by the first entry of the summary.
+fn walk(snapshots: &[Snap], head: i64, who: &str) -> Option<i64> {
+    let mut next = Some(head);
+    while let Some(snapshot) = next.and_then(|id| snapshots.iter().find(|s| s.0 == id)) {
+        if snapshot.4.first().is_some_and(|(_, value)| *value == who) {
+            return Some(snapshot.0);
+        }
+        next = snapshot.1;
+    }
+    None
+}
+
+#[test]
+fn a_writer_that_is_silent_for_longer_than_the_limit_keeps_nothing() {
+    let spark = |age| by(1, None, age, &[("spark.sql.streaming.queryId", "q")]);
+    let with_first = |first| [first, append(2, Some(1), DAY), append(3, Some(2), 0)];
+    assert_eq!(expired(&with_first(flink(1, None, WRITER_RETENTION, "j", "1")), 3), NONE);
+    assert_eq!(expired(&with_first(flink(1, None, WRITER_RETENTION + 1, "j", "1")), 3), [1, 2]);
+    assert_eq!(expired(&with_first(spark(WRITER_RETENTION)), 3), NONE);
+    assert_eq!(expired(&with_first(spark(WRITER_RETENTION + 1)), 3), [1, 2]);
+    let mut short = policy(0, 1);
+    short.expire_snapshots.writer_retention = Span::Fixed(Duration::from_secs(3 * 60 * 60));
+    let snapshots = [flink(1, None, 4 * 60 * MINUTE, "j", "1"), append(2, Some(1), MINUTE), append(3, Some(2), 0)];
+    let loaded = table(&snapshots, &main_at(3), &json!({}));
+    let planned = plan_expire_snapshots(&loaded, &short, INTERVAL, NOW, &[]).expect("plannable");
+    assert_eq!(planned.remove_snapshots, [1, 2], "the policy's limit counts");
+}
+
+#[test]
+fn progress_that_no_branch_leads_to_any_more_stays_until_the_limit() {
+    let detached = |first| [first, append(3, Some(2), 0)];
+    assert_eq!(expired(&detached(flink(1, None, WRITER_RETENTION, "j", "1")), 3), NONE);
+    assert_eq!(expired(&detached(flink(1, None, WRITER_RETENTION + 1, "j", "1")), 3), [1]);
+    assert_eq!(expired(&detached(flink(1, None, DAY, "j", "9223372036854775807")), 3), [1]);
+    let rolled_back = [append(1, None, DAY), by(2, Some(1), DAY, &[("mz-frontier", "[4]")]), append(3, Some(1), 0)];
+    assert_eq!(expired(&rolled_back, 3), [1], "Materialize searches all snapshots, not only the branch's");
+}
+
+#[test]
+fn the_snapshot_that_a_writer_looks_for_stays_with_the_way_to_it() {
+    let snapshots = [
+        append(1, None, 9 * DAY),
+        append(2, Some(1), 8 * DAY),
+        append(3, Some(2), 7 * DAY),
+        append(4, Some(3), 6 * DAY),
+        by(5, Some(1), 5 * DAY, &[("equality-convert-staging-snapshot", "2")]),
+    ];
+    let refs = json!({"main": {"snapshot-id": 5, "type": "branch"}, "staging": {"snapshot-id": 4, "type": "branch"}});
+    let kept = plan(&table(&snapshots, &refs, &json!({})), 0, 1);
+    assert_eq!(kept.remove_snapshots, [1], "the next to convert is found on the way from 4 to 2");
+    assert!(
+        kept.skipped.iter().any(|s| s.detail.contains("2 kept: looked for by Flink conversion")),
+        "{:?}",
+        kept.skipped
+    );
+}
+
+#[test]
+fn the_newest_snapshots_with_a_key_that_nobody_knows_stay_for_three_days() {
+    let with =
+        |age_ms, key, value| [by(1, None, age_ms, &[(key, value)]), append(2, Some(1), DAY), append(3, Some(2), 0)];
+    assert_eq!(expired(&with(3 * DAY, "loader.offset", "7"), 3), NONE);
+    assert_eq!(expired(&with(3 * DAY + 1, "loader.offset", "7"), 3), [1, 2]);
+    for key in
+        ["added-data-files", "total-records", "spark.app.id", "engine-name", "partitions.day=3", "icewright.run-id"]
+    {
+        assert_eq!(expired(&with(DAY, key, "7"), 3), [1, 2], "{key} only describes");
+    }
+    let kept = plan(&table(&with(DAY, "loader.offset", "7"), &main_at(3), &json!({})), 0, 1);
+    let said = "1 kept: newest with summary key loader.offset on branch main";
+    assert!(
+        kept.skipped.iter().any(|s| s.reason == "unknown_writer_state" && s.detail.starts_with(said)),
+        "{:?}",
+        kept.skipped
+    );
+}
+
+#[test]
+fn unknown_writers_told_apart_by_a_value_each_keep_their_newest() {
+    let snapshots = [
+        by(1, None, 2 * DAY, &[("loader.name", "a"), ("loader.offset", "1")]),
+        by(2, Some(1), 2 * DAY, &[("loader.name", "a"), ("loader.offset", "2")]),
+        by(3, Some(2), DAY, &[("loader.name", "b")]),
+        append(4, Some(3), 0),
+    ];
+    assert_eq!(expired(&snapshots, 4), NONE, "1 has the newest of its offset's value");
+}
+
+#[test]
+fn what_unknown_keys_keep_is_bounded() {
+    let mut snapshots: Vec<Snap> = (1..=5000)
+        .map(|id| by(id, (id > 1).then(|| id - 1), (5000 - id) * 1000, &[("loader.offset", text(id))]))
+        .collect();
+    assert_eq!(expired(&snapshots, 5000).len(), 5000 - 16, "the newest of sixteen values");
+    snapshots.iter_mut().skip(1).for_each(|s| s.4.clear());
+    assert_eq!(expired(&snapshots, 5000).len(), 5000 - 1001, "a way of a thousand");
+    for snapshot in &mut snapshots {
+        snapshot.4 = vec![(text(snapshot.0), "x")];
+    }
+    assert_eq!(expired(&snapshots, 5000).len(), 5000 - 32, "thirty-two keys");
+}
+
+#[test]
+fn ten_thousand_jobs_are_planned_at_once_and_told_of_on_a_few_lines() {
+    let snapshots: Vec<Snap> =
+        (1..=10_000).map(|id| flink(id, (id > 1).then(|| id - 1), (10_000 - id) * 1000, text(id), "1")).collect();
+    let kept = plan(&table(&snapshots, &main_at(10_000), &json!({})), 0, 1);
+    assert_eq!(kept.remove_snapshots, NONE, "each began anew, and may run still");
+    assert!(kept.skipped.len() < 50, "{}", kept.skipped.len());
+    let old: Vec<Snap> = snapshots.into_iter().map(|s| Snap(s.0, s.1, s.2 + 15 * DAY, s.3, s.4)).collect();
+    assert_eq!(expired(&old, 10_000).len(), 9_999);
+}
+
+/// What happens next, so many hours later: a commit of one of three sinks, two of them on one operator; of one of two
+/// queries; of nobody known; a compaction; or a restart of a sink from its state.
+fn events() -> impl Strategy<Value = Vec<(usize, i64, i64)>> {
+    prop::collection::vec((0..10usize, 1..4i64, 0..5i64), 1..60)
+}
+
+fn text(text: impl ToString) -> &'static str {
+    Box::leak(text.to_string().into_boxed_str())
+}
+
+proptest! {
+    #[test]
+    fn who_is_not_over_finds_the_same_progress_after_any_expiry(events in events(), last in 1..4usize) {
+        let mut snapshots: Vec<Snap> = Vec::new();
+        let mut sinks = [("a", "x"), ("b", "x"), ("c", "y")].map(|(job, operator)| (job, operator, 0));
+        // By sink or query: who to look for, and what must be found.
+        let mut progress: BTreeMap<usize, (&'static str, i64)> = BTreeMap::new();
+        for (id, (what, step, hours)) in (1..).zip(events) {
+            let parent = snapshots.iter().map(|s| s.0).max();
+            snapshots.iter_mut().for_each(|s| s.2 += hours * 60 * MINUTE);
+            snapshots.push(match what {
+                0..=2 => {
+                    let (job, operator, checkpoint) = &mut sinks[what];
+                    // Who begins anew commits its first checkpoint.
+                    *checkpoint += if *checkpoint == 0 { 1 } else { step };
+                    let ids = [("flink.job-id", *job), ("flink.operator-id", *operator), ("flink.max-committed-checkpoint-id", text(*checkpoint))];
+                    by(id, parent, 0, &ids)
+                }
+                3 => by(id, parent, 0, &[("spark.sql.streaming.queryId", "q")]),
+                4 => by(id, parent, 0, &[("spark.sql.streaming.queryId", "r")]),
+                5 => append(id, parent, 0),
+                6 => replace(id, parent, 0),
+                restarted => {
+                    sinks[restarted - 7].0 = text(format!("{}-{id}", sinks[restarted - 7].1));
+                    continue;
+                }
+            });
+            if let (0..=4, Some((_, who))) = (what, snapshots.last().and_then(|s| s.4.first())) {
+                progress.insert(what, (who, id));
+            }
+            let gone = plan(&table(&snapshots, &main_at(id), &json!({})), 0, last).remove_snapshots;
+            snapshots.retain(|s| !gone.contains(&s.0));
+            for (who, at) in progress.values() {
+                prop_assert_eq!(walk(&snapshots, id, who), Some(*at), "{} after {}", who, id);
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Summary keys: those by which writers are known to find their own progress, and those that only describe. Pure.
+//!
+//! How each writer searches is said in `docs/operations.md`, with sources; a test compares.
+
+use iceberg::spec::Summary;
+
+use super::Writer;
+use crate::table::references::{FLINK_CHECKPOINT_ID, FLINK_JOB_ID, FLINK_OPERATOR_ID};
+
+/// What tells the writers of one kind apart.
+enum Identity {
+    /// The value of a key.
+    Value(&'static str),
+    /// The rest of the progress key, which is a prefix.
+    Suffix,
+    /// Nothing: a branch has one such writer.
+    One,
+}
+
+/// A kind of writers, beside Flink's sinks.
+struct Kind {
+    name: &'static str,
+    /// The summary key that holds the progress.
+    key: &'static str,
+    identity: Identity,
+}
+
+/// Summary key whose value is the snapshot up to which equality deletes are converted.
+pub(super) const CONVERTED_SNAPSHOT: &str = "equality-convert-staging-snapshot";
+
+const KINDS: &[Kind] = &[
+    Kind {
+        name: "Spark streaming query",
+        key: "spark.sql.streaming.queryId",
+        identity: Identity::Value("spark.sql.streaming.queryId"),
+    },
+    Kind { name: "Kafka Connect offsets", key: "kafka.connect.offsets", identity: Identity::Suffix },
+    Kind { name: "Materialize sink", key: "mz-frontier", identity: Identity::Value("mz-sink-id") },
+    Kind { name: "Fluss tiering service", key: "fluss-offsets", identity: Identity::One },
+    Kind { name: "Redpanda topic", key: "redpanda.commit-metadata", identity: Identity::One },
+    Kind { name: "Flink conversion of equality deletes", key: CONVERTED_SNAPSHOT, identity: Identity::One },
+];
+
+/// Keys that say something of the commit and that nobody reads back to go on from.
+const DESCRIPTIONS: &[&str] = &[
+    "operation",
+    "entries-processed",
+    "replace-partitions",
+    "partition-summaries-included",
+    "source-snapshot-id",
+    // Staged commits have a rule of their own.
+    "wap.id",
+    "published-wap-id",
+    "engine-name",
+    "engine-version",
+    "iceberg-version",
+    "environment-context",
+    "app-id",
+    "app-name",
+    "spark.app.id",
+    "trino_query_id",
+    "trino_version",
+    "trino_user",
+    "snapshot.producer",
+    FLINK_JOB_ID,
+    FLINK_OPERATOR_ID,
+    FLINK_CHECKPOINT_ID,
+    "spark.sql.streaming.epochId",
+    "kafka.connect.commit-id",
+    "kafka.connect.commitId",
+    "kafka.connect.task-id",
+    "kafka.connect.vtts",
+    "kafka.connect.valid-through-ts",
+    "mz-sink-id",
+    "mz-sink-version",
+    "commit-user",
+];
+
+/// How the names of counts and totals begin, those of partitions, and this program's own keys.
+const DESCRIPTION_PREFIXES: &[&str] =
+    &["added-", "deleted-", "removed-", "total-", "changed-", "manifests-", "partitions.", "icewright."];
+
+impl Kind {
+    fn writer(&self, key: &str, summary: &Summary) -> Option<Writer> {
+        let id = match self.identity {
+            Identity::Suffix => key.strip_prefix(self.key)?.trim_start_matches('.').to_owned(),
+            _ if key != self.key => return None,
+            Identity::Value(of) => summary.additional_properties.get(of).cloned().unwrap_or_default(),
+            Identity::One => String::new(),
+        };
+        Some(Writer::Known { kind: self.name, id })
+    }
+}
+
+/// The writers that find their progress in a snapshot with this summary, in the order of their names.
+///
+/// A Flink sink passes over a snapshot that names its job and no checkpoint.
+pub(in crate::plan) fn writers(summary: &Summary) -> Vec<Writer> {
+    let properties = &summary.additional_properties;
+    let job =
+        properties.get(FLINK_JOB_ID).filter(|job| !job.is_empty() && properties.contains_key(FLINK_CHECKPOINT_ID));
+    let flink = job.map(|job| Writer::Flink { job: job.clone(), operator: properties.get(FLINK_OPERATOR_ID).cloned() });
+    let others = properties.keys().flat_map(|key| KINDS.iter().filter_map(move |kind| kind.writer(key, summary)));
+    let mut writers: Vec<Writer> = flink.into_iter().chain(others).collect();
+    writers.sort_unstable();
+    writers
+}
+
+/// Whether nothing is known of who uses a summary key, and for what.
+pub(super) fn is_unknown(key: &str) -> bool {
+    let progress = |kind: &Kind| match kind.identity {
+        Identity::Suffix => key.starts_with(kind.key),
+        Identity::Value(_) | Identity::One => key == kind.key,
+    };
+    !DESCRIPTIONS.contains(&key)
+        && !DESCRIPTION_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
+        && !KINDS.iter().any(progress)
+}
+
+#[cfg(test)]
+pub(super) fn progress_keys() -> impl Iterator<Item = (&'static str, &'static str)> {
+    KINDS.iter().map(|kind| (kind.name, kind.key)).chain([("Flink job", FLINK_CHECKPOINT_ID)])
+}
