@@ -16,7 +16,7 @@ pub async fn clock_apart(table: &TableHandle, now_ms: i64) -> Option<String> {
     });
     let catalog_ms = table.catalog.time_ms();
     if store_ms.is_none() && catalog_ms.is_none() {
-        tracing::debug!(table = %table.name(), "neither catalog nor store tells its time; this machine's clock is trusted");
+        tracing::warn!(table = %table.name(), "neither catalog nor store tells its time; this machine's clock is trusted");
     }
     apart("store", store_ms, now_ms).or_else(|| apart("catalog", catalog_ms, now_ms))
 }

@@ -130,6 +130,12 @@ impl Commit<'_> {
         if let Err(error) = may_send(self.until, self.clock) {
             return self.done(error).await;
         }
+        // Before the look at the table, so that the head is fresh when the request is sent.
+        match self.require_files().await {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::Unavailable => return Step::Again(error),
+            Err(error) => return self.done(error).await,
+        }
         match self.look().await {
             Ok(Some(result)) => return Step::Done(Box::new(result)),
             Ok(None) => {}
@@ -246,9 +252,7 @@ impl Commit<'_> {
         let mut writer = SnapshotWriter::new(store.as_ref(), &metadata, identity)?;
         let request = self.write(&mut writer, &state, &change, number).await;
         self.written.extend_from_slice(writer.written());
-        let request = request?;
-        self.require_files().await?;
-        Ok(Some(request))
+        request.map(Some)
     }
 
     /// Looks whether the files that the commit will add are still there, if they have been lying for a while: another process

@@ -145,8 +145,11 @@ fn made_now(near: &Path, path: &str, unique: uuid::Uuid) -> Result<File> {
     if let Some(directory) = near.parent() {
         use std::os::unix::fs::OpenOptionsExt;
         let flags = rustix::fs::OFlags::TMPFILE.bits().cast_signed();
-        if let Ok(file) = OpenOptions::new().write(true).custom_flags(flags).open(directory) {
-            return Ok(file);
+        match OpenOptions::new().write(true).custom_flags(flags).open(directory) {
+            Ok(file) => return Ok(file),
+            Err(e) if is_absent(&e) => return Err(io_error("stat", path, &e)),
+            // Not every file system has such files.
+            Err(_) => {}
         }
     }
     let target = near.with_file_name("clock");

@@ -31,24 +31,18 @@ async fn ready() -> (World, StartSnapshot, RewriteResult, CommitContext) {
 
 #[tokio::test(start_paused = true)]
 async fn a_commit_held_up_beyond_the_time_of_its_run_is_not_sent() {
-    let wall = |world: &World| world.shift_clock(HOUR_MS);
-    let suspended = |world: &World| world.clock.suspend(HOUR);
-    let ways: [&(dyn Fn(&World) + Send + Sync); 2] = [&wall, &suspended];
-    for way in 0..ways.len() {
+    let ways: [fn(&World); 2] = [|world| world.shift_clock(HOUR_MS), |world| world.clock.suspend(HOUR)];
+    for pass in ways {
         for early in [true, false] {
             let (world, start, result, ctx) = ready().await;
             let store = FaultyStore::new(Arc::new(world.store.clone()));
             if early {
-                ways[way](&world);
+                pass(&world);
             } else {
                 // Right before the request: while the manifest list is written.
                 let held_up = world.clone();
-                let pass = move || match way {
-                    0 => held_up.shift_clock(HOUR_MS),
-                    _ => held_up.clock.suspend(HOUR),
-                };
                 let fault = StoreFault::After(Arc::new(move || {
-                    pass();
+                    pass(&held_up);
                     Box::pin(async {})
                 }));
                 store.inject_on("/snap-", Operation::Close, 0..1, fault);
