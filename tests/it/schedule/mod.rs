@@ -8,4 +8,5 @@ mod rewrite;
 pub(crate) mod scheduler;
 mod shutdown;
 mod silence;
+mod untyped;
 pub(crate) mod world;
