@@ -227,7 +227,7 @@ impl Authenticator {
         let after = retry_after(response.headers(), self.clock.now_ms());
         let body = response.bytes().await.map_err(lost)?;
         if status != 200 {
-            let error = classify::error_of(status, &body);
+            let error = classify::error_of("token", status, &body);
             return Err((
                 Error::new(ErrorKind::Unavailable, error.to_string()),
                 classify::read_again(status).then_some(after),

@@ -78,7 +78,7 @@ struct Model {
 }
 
 /// The right that whoever asks lacks, if that is the error; what to grant is named by the request.
-pub(super) fn name_right(error: Error, operation: &str) -> Error {
+fn name_right(error: Error, operation: &str) -> Error {
     let right = match operation {
         "config" => "read the catalog's configuration",
         "list_namespaces" => "list namespaces",
@@ -94,8 +94,8 @@ pub(super) fn name_right(error: Error, operation: &str) -> Error {
     }
 }
 
-/// The error that an unsuccessful answer stands for, with the type and message that its body gives.
-pub(super) fn error_of(status: u16, body: &[u8]) -> Error {
+/// The error that an unsuccessful answer to an operation stands for, with the type and message that its body gives.
+pub(super) fn error_of(operation: &str, status: u16, body: &[u8]) -> Error {
     let (said, is_iceberg) = match serde_json::from_slice::<Body>(body) {
         Ok(Body::Iceberg { error }) => {
             (format!(" {}: {}", error.kind.unwrap_or_default(), error.message.unwrap_or_default()), true)
@@ -118,7 +118,7 @@ pub(super) fn error_of(status: u16, body: &[u8]) -> Error {
         _ => ErrorKind::Unavailable,
     };
     let said: String = said.chars().take(SAID_MAX).collect();
-    Error::new(kind, format!("HTTP {status}{}", said.trim_end_matches([' ', ':'])))
+    name_right(Error::new(kind, format!("HTTP {status}{}", said.trim_end_matches([' ', ':']))), operation)
 }
 
 #[cfg(test)]
@@ -155,23 +155,28 @@ mod tests {
     #[test]
     fn errors_say_type_and_message() {
         let body = br#"{"error":{"message":"no table t","type":"NoSuchTableException","code":404}}"#;
-        let error = error_of(404, body);
+        let error = error_of("load_table", 404, body);
         assert_eq!(error.to_string(), "HTTP 404 NoSuchTableException: no table t");
         assert_eq!(error.kind(), ErrorKind::NotFound);
-        let error = error_of(404, b"<html>nothing here</html>");
+        let error = error_of("load_table", 404, b"<html>nothing here</html>");
         assert_eq!(
             (error.kind(), error.to_string()),
             (ErrorKind::Unavailable, "HTTP 404: <html>nothing here</html>".into())
         );
-        let error = error_of(401, br#"{"error":"invalid_client","error_description":"who?"}"#);
+        let error = error_of("token", 401, br#"{"error":"invalid_client","error_description":"who?"}"#);
         assert_eq!(error.to_string(), "HTTP 401 invalid_client: who?");
         let body = format!(r#"{{"error":{{"message":"{}","type":"T"}}}}"#, "ä".repeat(5_000));
-        assert_eq!(error_of(500, body.as_bytes()).to_string(), format!("HTTP 500 T: {}", "ä".repeat(996)), "cut off");
-        let error = error_of(403, br#"{"error":{"message":"no","type":"ForbiddenException","code":403}}"#);
+        assert_eq!(
+            error_of("load_table", 500, body.as_bytes()).to_string(),
+            format!("HTTP 500 T: {}", "ä".repeat(996)),
+            "cut off"
+        );
+        let error =
+            error_of("load_table", 403, br#"{"error":{"message":"no","type":"ForbiddenException","code":403}}"#);
         assert_eq!(error.kind(), ErrorKind::Forbidden);
         let text = "the catalog's credential lacks the right to read this table: HTTP 403 ForbiddenException: no";
-        assert_eq!(name_right(error, "load_table").to_string(), text);
-        assert_eq!(name_right(error_of(503, b""), "load_table").to_string(), "HTTP 503");
-        assert_eq!(error_of(500, br#"{"error":{}}"#).to_string(), "HTTP 500");
+        assert_eq!(error.to_string(), text);
+        assert_eq!(error_of("load_table", 503, b"").to_string(), "HTTP 503");
+        assert_eq!(error_of("load_table", 500, br#"{"error":{}}"#).to_string(), "HTTP 500");
     }
 }
