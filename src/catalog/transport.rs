@@ -133,7 +133,7 @@ impl Transport {
             let (error, asked) = match outcome {
                 Ok(answer) if answer.status == 200 => return Ok(answer.body),
                 Ok(answer) => {
-                    let error = error_of(&answer, &request);
+                    let error = classify::error_of(request.operation, answer.status, &answer.body);
                     if let Some(rejection) = classify::token_rejected(answer.status).filter(|_| !token_renewed) {
                         token_renewed = true;
                         if self.fresh_token(&mut request, &token, rejection).await? {
@@ -175,7 +175,7 @@ impl Transport {
                 Err(Failed::NotSent(e)) => (e, None),
                 Ok(answer) => {
                     sent = true;
-                    let error = error_of(&answer, &request);
+                    let error = classify::error_of(request.operation, answer.status, &answer.body);
                     match classify::commit_class(answer.status) {
                         CommitClass::Applied => return CommitAnswer::Applied(answer.body),
                         CommitClass::Conflict => return CommitAnswer::Conflict(error),
@@ -236,10 +236,6 @@ impl Transport {
         let body = take_body(response).await?;
         Ok(Answer { status, retry_after: asked, body })
     }
-}
-
-fn error_of(answer: &Answer, request: &Request) -> Error {
-    classify::name_right(classify::error_of(request.operation, answer.status, &answer.body), request.operation)
 }
 
 fn failed(error: reqwest::Error) -> Failed {

@@ -78,7 +78,18 @@ fn reason(json: &Value) -> Option<String> {
             return Some(format!("sort order {id} cannot be read: {e}"));
         }
     }
-    field_without_column(json)
+    let missing = [("current-schema-id", "schemas", "schema-id"), ("default-spec-id", "partition-specs", "spec-id")];
+    let missing = missing.iter().find(|(id, list, key)| json.get(id).is_some() && named(json, id, list, key).is_none());
+    match missing {
+        Some((id, list, _)) => Some(format!("{id} names none of {list}")),
+        None => field_without_column(json),
+    }
+}
+
+/// The item of a list that the document names by its id.
+fn named<'a>(json: &'a Value, id: &str, list: &str, key: &str) -> Option<&'a Value> {
+    let wanted = json.get(id)?.as_i64()?;
+    json.get(list)?.as_array()?.iter().find(|item| item.get(key).and_then(Value::as_i64) == Some(wanted))
 }
 
 /// The first column, with its path, whose type the library does not know.
@@ -110,12 +121,8 @@ fn unknown_type(ty: &Value, path: &str) -> Option<(String, String)> {
 /// A field of the default partition spec whose column the current schema no longer has. Version 1 keeps such fields as
 /// `void`; the library wants the type of each.
 fn field_without_column(json: &Value) -> Option<String> {
-    let by_id = |list: &str, key: &str, id: &str| {
-        let wanted = json.get(id)?.as_i64()?;
-        json.get(list)?.as_array()?.iter().find(|item| item.get(key).and_then(Value::as_i64) == Some(wanted))
-    };
-    let spec = by_id("partition-specs", "spec-id", "default-spec-id")?;
-    let schema = by_id("schemas", "schema-id", "current-schema-id")?;
+    let spec = named(json, "default-spec-id", "partition-specs", "spec-id")?;
+    let schema = named(json, "current-schema-id", "schemas", "schema-id")?;
     let schema: Schema = serde_json::from_value(schema.clone()).ok()?;
     let field = spec.get("fields")?.as_array()?.iter().find(|field| {
         let source = field.get("source-id").and_then(Value::as_i64).and_then(|id| i32::try_from(id).ok());

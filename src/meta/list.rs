@@ -114,14 +114,11 @@ fn manifest_file(decoder: &mut Decoder<'_>, entry: &Type) -> Result<ManifestFile
     let required = |id: i32, what: &str| {
         longs.get(&id).copied().ok_or_else(|| decoder.error(format!("manifest {path} has no {what}")))
     };
-    let narrow = |id: i32| -> Result<Option<u32>> {
-        let value = longs.get(&id).map(|v| u32::try_from(*v));
-        value.transpose().map_err(|_| decoder.error(format!("manifest {path}: count of field {id} is out of range")))
-    };
-    let wide = |id: i32| -> Result<Option<u64>> {
-        let value = longs.get(&id).map(|v| u64::try_from(*v));
-        value.transpose().map_err(|_| decoder.error(format!("manifest {path}: field {id} is negative")))
-    };
+    // Counts are no proof of anything, so one that cannot be is as good as none: a commit counts anew what has none.
+    let files = |id: i32| longs.get(&id).and_then(|v| u32::try_from(*v).ok());
+    let rows = |id: i32| longs.get(&id).and_then(|v| u64::try_from(*v).ok());
+    let first_row_id = longs.get(&520).map(|v| u64::try_from(*v)).transpose();
+    let first_row_id = first_row_id.map_err(|_| decoder.error(format!("manifest {path}: first row id is negative")))?;
     let content = match longs.get(&517).copied().unwrap_or(0) {
         0 => ManifestContentType::Data,
         1 => ManifestContentType::Deletes,
@@ -140,15 +137,15 @@ fn manifest_file(decoder: &mut Decoder<'_>, entry: &Type) -> Result<ManifestFile
         sequence_number: longs.get(&515).copied().unwrap_or(0),
         min_sequence_number: longs.get(&516).copied().unwrap_or(0),
         added_snapshot_id: required(503, "snapshot id")?,
-        added_files_count: narrow(504)?,
-        existing_files_count: narrow(505)?,
-        deleted_files_count: narrow(506)?,
-        added_rows_count: wide(512)?,
-        existing_rows_count: wide(513)?,
-        deleted_rows_count: wide(514)?,
+        added_files_count: files(504),
+        existing_files_count: files(505),
+        deleted_files_count: files(506),
+        added_rows_count: rows(512),
+        existing_rows_count: rows(513),
+        deleted_rows_count: rows(514),
         partitions,
         key_metadata: None,
-        first_row_id: wide(520)?,
+        first_row_id,
     })
 }
 

@@ -278,10 +278,15 @@ impl Reporter {
         });
     }
 
-    /// A table's numbers could not be collected.
+    /// A table's numbers could not be collected. A warning tells of the first time; after that health does.
     pub fn collection_failed(&self, name: &TableName, error: &Error) {
-        tracing::warn!(table = %name, %error, "numbers not collected");
-        self.note(name, |vital| vital.unreadable = Some(kept(error.to_string())));
+        let mut again = false;
+        self.note(name, |vital| again = vital.unreadable.replace(kept(error.to_string())).is_some());
+        if again {
+            tracing::debug!(table = %name, %error, "numbers not collected");
+        } else {
+            tracing::warn!(table = %name, %error, "numbers not collected");
+        }
     }
 
     /// A compaction was planned.

@@ -176,6 +176,30 @@ async fn counts_in_a_list_are_no_proof_but_a_manifest_listed_as_empty_must_be() 
     assert_eq!(read_all_manifest_paths(&store, &empty).await.expect("reachable in any case").len(), 2);
 }
 
+/// A writer's `-1` for a count that it does not know.
+#[tokio::test]
+async fn impossible_counts_in_a_list_read_as_none() {
+    let (loaded, store) =
+        (table(FormatVersion::V2, &[("write.manifest.compression-codec", "uncompressed")]), MemoryStore::new());
+    let mut writer = SnapshotWriter::new(&store, loaded.typed().expect("readable"), identity(1, 1)).expect("supported");
+    let one =
+        writer.write_added(ManifestContentType::Data, 0, &[data("a", "p", 1)], None).await.expect("written").remove(0);
+    let odd = ManifestFile { existing_files_count: Some(7_777), existing_rows_count: Some(7_777), ..one };
+    let list = writer.write_list(1, None, vec![odd]).await.expect("written");
+    // Avro's 7777, and -7778 in as many bytes.
+    let (listed, negative) = ([0xc2, 0x79], [0xc3, 0x79]);
+    let mut bytes = store.read(&list).await.expect("there").to_vec();
+    for at in 0..bytes.len() - 1 {
+        if bytes[at..at + 2] == listed {
+            bytes[at..at + 2].copy_from_slice(&negative);
+        }
+    }
+    store.put(&list, bytes);
+    let (read, _) = read_manifest_list_at(&store, &list).await.expect("a list");
+    assert_eq!((read[0].added_files_count, read[0].existing_files_count), (Some(1), None));
+    assert_eq!((read[0].added_rows_count, read[0].existing_rows_count), (Some(1), None));
+}
+
 /// For counting files of a table whose specs cannot be read.
 #[tokio::test]
 async fn partition_values_are_taken_as_written_where_the_specs_cannot_be_read() {

@@ -19,7 +19,7 @@ fn add_column(metadata: &mut Value, schema: usize, ty: &Value) {
 }
 
 /// What keeps the library from reading the table, and what the reason must name.
-const UNTYPED: [(&str, Change); 12] = [
+const UNTYPED: [(&str, Change); 14] = [
     ("column v of schema 0 has the type variant", |m| add_column(m, 0, &json!("variant"))),
     ("column v of schema 0 has the type geometry(srid:4326)", |m| add_column(m, 0, &json!("geometry(srid:4326)"))),
     ("column v of schema 0 has the type geography", |m| add_column(m, 0, &json!("geography"))),
@@ -57,6 +57,8 @@ const UNTYPED: [(&str, Change); 12] = [
     ("sort order 1 cannot be read", |m| {
         m["sort-orders"].as_array_mut().expect("orders").push(json!({"order-id": 1, "fields": [{"transform": 5}]}));
     }),
+    ("current-schema-id names none of schemas", |m| m["current-schema-id"] = 7.into()),
+    ("default-spec-id names none of partition-specs", |m| m["default-spec-id"] = 7.into()),
     ("", |m| m["last-column-id"] = "many".into()),
     ("schema 0 cannot be read", |m| m["schemas"][0]["fields"][0]["id"] = "one".into()),
 ];

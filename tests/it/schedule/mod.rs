@@ -10,4 +10,5 @@ mod rewrite;
 pub(crate) mod scheduler;
 mod shutdown;
 mod silence;
+mod untyped;
 pub(crate) mod world;
