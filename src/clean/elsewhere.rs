@@ -17,7 +17,7 @@ pub trait Elsewhere: Sync {
     async fn referenced(&self, paths: &[String]) -> Result<Vec<bool>>;
 }
 
-/// Notes which of `paths` a table reaches.
+/// Notes which of `paths` a table reaches, be it by another path that leads to the same file.
 pub async fn note_referenced(
     store: &StoreRef,
     loaded: &Arc<LoadedTable>,
@@ -26,7 +26,7 @@ pub async fn note_referenced(
 ) -> Result<()> {
     let reachable = Reachable::new(loaded, false)?.with_table(store, loaded).await?;
     for (path, known) in paths.iter().zip(referenced) {
-        *known = *known || reachable.contains(path)?;
+        *known = *known || reachable.may_contain(path, None)?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Whether a directory belongs to the table alone. Two tables in one place look like each other's garbage.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
 
 use futures::{StreamExt, stream};
@@ -11,6 +11,7 @@ use super::reachable::{READS, Scope};
 use super::report::Refused;
 use crate::catalog::LoadedTable;
 use crate::error::{Context, Error, ErrorKind, Result};
+use crate::plan::file_names::{file_name, is_unnumbered_metadata};
 use crate::storage::path::{CanonicalPath, join, overlap};
 use crate::storage::{ListedFile, Store, StoreRef};
 use crate::table::references::metadata_files;
@@ -19,6 +20,8 @@ use crate::table::references::metadata_files;
 const HEAD_BYTES: u64 = 1024;
 /// A metadata file is not read beyond this.
 const METADATA_BYTES_MAX: u64 = 512 << 20;
+/// Metadata files read to tell their age by one run at most; those that go make way for the next run's.
+const DATED_MAX: usize = 1000;
 
 pub(super) fn shared(detail: String) -> Refused {
     Refused { reason: "shared_location", detail }
@@ -116,6 +119,31 @@ fn metadata_directories(loaded: &LoadedTable) -> Result<HashSet<String>> {
 
 fn parent(path: &CanonicalPath) -> String {
     path.as_str().rsplit_once('/').map_or_else(String::new, |(parent, _)| parent.to_owned())
+}
+
+/// When metadata files without a version in their names say that the table was last updated, milliseconds since the epoch, by
+/// path: the oldest few of these files, whose table is known to be this one. What cannot be read tells nothing.
+pub(super) async fn date_metadata_files(store: &StoreRef, files: &[ListedFile]) -> HashMap<String, i64> {
+    let mut undated: Vec<&ListedFile> = files.iter().filter(|f| is_unnumbered_metadata(file_name(&f.path))).collect();
+    undated.sort_by_key(|f| (f.last_modified_ms, &f.path));
+    undated.truncate(DATED_MAX);
+    let undated: Vec<String> = undated.into_iter().map(|f| f.path.clone()).collect();
+    let read = stream::iter(undated).map(|path| {
+        let store = store.clone();
+        async move {
+            let text = read_metadata_text(store.as_ref(), &path).await.ok()?;
+            let age: Age = serde_json::from_slice(&text).ok()?;
+            Some((path, age.last_updated_ms))
+        }
+    });
+    read.buffer_unordered(READS).filter_map(std::future::ready).collect().await
+}
+
+/// What is read of a metadata file to tell its age.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Age {
+    last_updated_ms: i64,
 }
 
 /// What is read of a metadata file to tell whose it is.

@@ -1,17 +1,19 @@
 //! Every file that snapshots reach: manifest lists, manifests, live content files, and what metadata names itself.
 //! Each list and each manifest is read once, however many snapshots share it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use iceberg::spec::{ManifestFile, SnapshotRef};
 
+use super::deletion::Doomed;
+use super::other_names::{Likeness, OtherNames, identities_of};
 use crate::catalog::LoadedTable;
 use crate::error::{Error, Result};
 use crate::meta::{PathEntry, read_all_manifest_paths, read_manifest_list_at};
 use crate::plan::file_names::{WriterProgress, checksum_subject};
-use crate::storage::StoreRef;
+use crate::storage::{FileIdentity, StoreRef};
 use crate::storage::path::CanonicalPath;
 use crate::table::path_set::{Fingerprint, PathSet};
 use crate::table::references::{metadata_files, own_directories, statistics_files};
@@ -35,6 +37,17 @@ pub(super) async fn entries_of(store: StoreRef, manifest: ManifestFile) -> Resul
     Ok((manifest, entries))
 }
 
+/// The same, and what these files are on their store, as far as it gives files several paths.
+async fn identified(
+    store: StoreRef,
+    manifest: ManifestFile,
+) -> Result<(ManifestFile, Vec<PathEntry>, Vec<FileIdentity>)> {
+    let (manifest, entries) = entries_of(store.clone(), manifest).await?;
+    let live = entries.iter().filter(|e| e.live).map(|e| e.file_path.as_ref());
+    let found = identities_of(&store, live.chain([manifest.manifest_path.as_str()])).await?;
+    Ok((manifest, entries, found.into_iter().map(|(_, identity)| identity).collect()))
+}
+
 /// The table's directories, for telling its own files from others.
 #[derive(Debug, Clone)]
 pub(super) struct Scope {
@@ -50,6 +63,14 @@ impl Scope {
     /// Which of the directories a path lies in; the first is the table's location.
     pub(super) fn directory(&self, path: &CanonicalPath) -> Option<usize> {
         self.directories.iter().position(|(_, dir)| path.is_inside(dir))
+    }
+
+    /// Whether a name on the way from the table's directory begins with `_` or `.`, as those of files do that engines keep for
+    /// themselves (checkpoints, staging, markers). Directories of partitions (`_field=value`) may be named so too.
+    pub(super) fn hides(&self, path: &CanonicalPath) -> bool {
+        let Some((_, directory)) = self.directory(path).and_then(|index| self.directories.get(index)) else { return false };
+        let below = path.as_str().strip_prefix(directory.as_str()).unwrap_or_default();
+        below.split('/').any(|name| name.starts_with(['_', '.']) && !name.contains('='))
     }
 }
 
@@ -69,6 +90,8 @@ pub struct Reachable {
     inside: Vec<u64>,
     /// Keys that would lie in the table's directories if their scheme and authority were the table's.
     same_key_elsewhere: PathSet,
+    /// What the files are called and what they are, whatever path leads to them.
+    names: OtherNames,
     evidence: Option<CommittedNames>,
 }
 
@@ -91,6 +114,7 @@ impl Reachable {
             inside: vec![0; scope.directories.len()],
             scope,
             same_key_elsewhere: PathSet::default(),
+            names: OtherNames::default(),
             evidence: evidence.then(CommittedNames::default),
         })
     }
@@ -108,17 +132,25 @@ impl Reachable {
         loaded: &Arc<LoadedTable>,
         wanted: impl Fn(i64) -> bool,
     ) -> Result<Self> {
+        let mut named = Vec::new();
         for file in metadata_files(loaded)? {
-            self.add(file)?;
+            self.add(file, None)?;
+            named.push(file);
         }
-        for statistics in statistics_files(loaded).iter().filter(|s| wanted(s.snapshot_id)) {
-            self.add(&statistics.path)?;
+        let statistics = statistics_files(loaded);
+        for statistics in statistics.iter().filter(|s| wanted(s.snapshot_id)) {
+            self.add(&statistics.path, None)?;
+            named.push(&statistics.path);
         }
         let mut lists = Vec::new();
         for snapshot in loaded.metadata.snapshots().filter(|s| wanted(s.snapshot_id())) {
             if snapshot.manifest_list().is_empty() || self.lists.insert(snapshot.manifest_list())? {
                 lists.push(snapshot.clone());
             }
+        }
+        named.extend(lists.iter().map(|s| s.manifest_list()));
+        for (_, identity) in identities_of(store, named.into_iter()).await? {
+            self.names.note_identity(identity);
         }
         let mut manifests = Vec::new();
         let mut read = stream::iter(lists)
@@ -128,7 +160,7 @@ impl Reachable {
             })
             .buffer_unordered(READS);
         while let Some((snapshot, found)) = read.try_next().await? {
-            self.add(snapshot.manifest_list())?;
+            self.add(snapshot.manifest_list(), None)?;
             for manifest in found {
                 if self.manifests.insert(&manifest.manifest_path)? {
                     manifests.push(manifest);
@@ -140,12 +172,13 @@ impl Reachable {
     }
 
     async fn with_manifests(mut self, store: &StoreRef, manifests: Vec<ManifestFile>) -> Result<Self> {
-        let mut read = stream::iter(manifests).map(|m| entries_of(store.clone(), m)).buffer_unordered(READS);
-        while let Some((manifest, entries)) = read.try_next().await? {
-            self.add(&manifest.manifest_path)?;
+        let mut read = stream::iter(manifests).map(|m| identified(store.clone(), m)).buffer_unordered(READS);
+        while let Some((manifest, entries, identities)) = read.try_next().await? {
+            self.add(&manifest.manifest_path, None)?;
+            identities.into_iter().for_each(|identity| self.names.note_identity(identity));
             for entry in entries {
                 if entry.live {
-                    self.add(&entry.file_path)?;
+                    self.add(&entry.file_path, Some(entry.file_size_bytes).filter(|bytes| *bytes > 0))?;
                 } else if let Some(evidence) = &mut self.evidence {
                     evidence.left.insert(&entry.file_path)?;
                     evidence.progress.note(&entry.file_path);
@@ -156,12 +189,13 @@ impl Reachable {
         Ok(self)
     }
 
-    /// Adds one file.
-    pub(super) fn add(&mut self, path: &str) -> Result<()> {
+    /// Adds one file, of a size that is known or not.
+    fn add(&mut self, path: &str, size: Option<u64>) -> Result<()> {
         let canonical = CanonicalPath::parse(path)?;
         if !self.files.insert_fingerprint(Fingerprint::of_text(canonical.as_str())) {
             return Ok(());
         }
+        self.names.note(path, size);
         if let Some(evidence) = &mut self.evidence {
             evidence.progress.note(path);
         }
@@ -183,6 +217,24 @@ impl Reachable {
             return Ok(true);
         }
         checksum_subject(path).map_or(Ok(false), |subject| self.files.contains(&subject))
+    }
+
+    /// Whether the file is reachable, or may be by another path that leads to it. `None`: its size is not known.
+    pub fn may_contain(&self, path: &str, size: Option<u64>) -> Result<bool> {
+        Ok(self.contains(path)? || self.names.by_name(path, size) != Likeness::None)
+    }
+
+    /// For each file, which is not reachable by its own path, whether it is by another one.
+    pub(super) async fn likenesses(&self, store: &StoreRef, files: &[&Doomed]) -> Result<Vec<Likeness>> {
+        let identities = identities_of(store, files.iter().map(|file| file.path.as_str())).await?;
+        let identities: HashMap<String, FileIdentity> = identities.into_iter().collect();
+        let likeness = |file: &&Doomed| {
+            // Metadata that tells no size of a file says 0.
+            let by_name = self.names.by_name(&file.path, Some(file.bytes).filter(|bytes| *bytes > 0));
+            let by_identity = identities.get(&file.path).map_or(Likeness::None, |found| self.names.by_identity(*found));
+            by_name.max(by_identity)
+        };
+        Ok(files.iter().map(likeness).collect())
     }
 
     /// Whether a manifest has been read.

@@ -7,12 +7,13 @@ use futures::{StreamExt, stream};
 use iceberg::spec::{ManifestContentType, ManifestFile};
 use tracing::Instrument;
 
-use super::deletion::{Deleter, Doomed, grow};
+use super::deletion::{Deleter, Doomed, grow, two_names};
 use super::elsewhere::Elsewhere;
 use super::listing::{Comparison, Listing};
 use super::once_referenced::OnceReferenced;
-use super::ownership::{check_metadata_files, compare_with_neighbours};
-use super::reachable::{READS, Reachable, Scope, entries_of};
+use super::other_names::Likeness;
+use super::ownership::{check_metadata_files, compare_with_neighbours, date_metadata_files};
+use super::reachable::{READS, Reachable, entries_of};
 use super::report::{FileKind, OrphanReport, Refused};
 use crate::clock::Stopwatch;
 use crate::error::{ErrorKind, Result};
@@ -165,18 +166,23 @@ async fn find(table: &TableHandle, request: &OrphanRequest<'_>, stopwatch: &mut 
     let names = NamesInUse::of(&table.loaded)?;
     let mut progress = reachable.progress();
     let once = OnceReferenced::search(&table, &reachable, &listing.lists, &mut progress).await?;
+    let dated = date_metadata_files(&table.store, &candidates).await;
     let evidence = Evidence {
         names: &names,
         progress: &progress,
         once_referenced: &|path| Ok(reachable.has_left(path)? || once.contains(path)?),
         is_active: request.is_active,
-        hidden: &|path| Ok(hidden_below(reachable.scope(), &CanonicalPath::parse(path)?)),
+        hidden: &|path| Ok(reachable.scope().hides(&CanonicalPath::parse(path)?)),
         in_location: &|path| Ok(reachable.scope().directory(&CanonicalPath::parse(path)?) == Some(0)),
+        last_updated_ms: &|path| dated.get(path).copied(),
         checkpoints_known,
     };
     let mut found = Found::default();
     for file in candidates {
         judge_candidate(file, &rules, &evidence, &mut listing, &mut found)?;
+    }
+    if let Some(refused) = spare_other_names(&table, &reachable, &mut listing, &mut found).await? {
+        return Ok(Found::refused(refused));
     }
     spare_what_others_need(request.elsewhere, &mut listing, &mut found).await;
     found.doomed.sort_by(|a, b| (a.kind, &a.path).cmp(&(b.kind, &b.path)));
@@ -281,12 +287,28 @@ fn judge_candidate(
     Ok(())
 }
 
-/// Whether a name on the way from the table's directory begins with `_` or `.`, as those of files do that engines keep for
-/// themselves (checkpoints, staging, markers). Directories of partitions (`_field=value`) may be named so too.
-fn hidden_below(scope: &Scope, path: &CanonicalPath) -> bool {
-    let Some(directory) = scope.directory(path).and_then(|index| scope.directories.get(index)) else { return false };
-    let below = path.as_str().strip_prefix(directory.1.as_str()).unwrap_or_default();
-    below.split('/').any(|name| name.starts_with(['_', '.']) && !name.contains('='))
+/// Takes out the suspects that metadata may name by another path. A refusal if it does so for one of them: then the listing and
+/// the metadata speak of the same files by different names.
+async fn spare_other_names(
+    table: &TableHandle,
+    reachable: &Reachable,
+    listing: &mut Listing,
+    found: &mut Found,
+) -> Result<Option<Refused>> {
+    let suspects = std::mem::take(&mut found.suspects);
+    let files: Vec<&Doomed> = suspects.iter().map(|(file, _)| file).collect();
+    let likenesses = reachable.likenesses(&table.store, &files).await?;
+    if let Some((file, _)) = files.iter().zip(&likenesses).find(|(_, likeness)| **likeness == Likeness::Surely) {
+        return Ok(Some(Refused { reason: "other_name", detail: two_names(table, &file.path).await }));
+    }
+    for (suspect, likeness) in suspects.into_iter().zip(likenesses) {
+        if likeness == Likeness::None {
+            found.suspects.push(suspect);
+        } else {
+            listing.kept.entry(Kept::OtherName).or_default().add(suspect.0.bytes);
+        }
+    }
+    Ok(None)
 }
 
 /// Dooms the suspects that no other table reaches; none of them if that cannot be told.
@@ -321,8 +343,7 @@ fn finish(found: &mut Found, listing: Listing) {
     report.referenced = listing.referenced;
     for (kept, tally) in &listing.kept {
         if !kept.is_protection() {
-            report.orphans.files += tally.files;
-            report.orphans.bytes = report.orphans.bytes.saturating_add(tally.bytes);
+            report.orphans.absorb(*tally);
         }
     }
     report.kept = listing.kept;
@@ -342,10 +363,10 @@ async fn delete(mut deleter: Deleter, doomed: Vec<Doomed>, report: &mut OrphanRe
             }
         }
     }
-    if sum.referenced.files > 0 {
-        let meanwhile = report.kept.entry(Kept::ReferencedMeanwhile).or_default();
-        meanwhile.files += sum.referenced.files;
-        meanwhile.bytes = meanwhile.bytes.saturating_add(sum.referenced.bytes);
+    for (kept, tally) in [(Kept::ReferencedMeanwhile, sum.referenced), (Kept::OtherName, sum.other_name)] {
+        if tally.files > 0 {
+            report.kept.entry(kept).or_default().absorb(tally);
+        }
     }
     report.deleted = sum.deleted;
     report.failed = sum.failed;

@@ -27,6 +27,12 @@ impl Tally {
         self.files += 1;
         self.bytes = self.bytes.saturating_add(bytes);
     }
+
+    /// Counts these files as well.
+    pub(super) fn absorb(&mut self, other: Self) {
+        self.files += other.files;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
 }
 
 /// Kinds of files, in the order in which they are deleted: what lists others goes after what it lists, since it is the
@@ -128,7 +134,8 @@ pub struct ExpireReport {
 /// Why an orphan run did not start, or stopped before it deleted anything.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Refused {
-    /// Stable name: `disabled`, `gc_disabled`, `clock_skew`, `shared_location`, `prefix_mismatch`, `listing_mismatch`.
+    /// Stable name: `disabled`, `gc_disabled`, `clock_skew`, `shared_location`, `prefix_mismatch`, `listing_mismatch`,
+    /// `other_name`.
     pub reason: &'static str,
     /// For a person: what was found, and the cure.
     pub detail: String,

@@ -140,6 +140,11 @@ fn split_scheme(path: &str) -> Option<(&str, &str)> {
     valid.then_some((scheme, rest))
 }
 
+/// Whether a path names a local file: `/x`, `file:/x` or `file:///x`.
+pub fn is_local(path: &str) -> bool {
+    path.starts_with('/') || path.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file:"))
+}
+
 /// Whether `path` lies strictly inside the directory `dir`, by whole segments and by comparison keys:
 /// `db/t_2/f` is not inside `db/t`, with or without a slash at the end of either.
 pub fn is_inside(dir: &str, path: &str) -> Result<bool> {
