@@ -62,7 +62,9 @@ impl OtherNames {
         match size.filter(|_| subject.is_none()) {
             _ if name.is_unique && subject.is_none() => Likeness::Surely,
             // Two files of one name and of different sizes are two files.
-            Some(size) if !is_known(sized(&name.text, Some(size))) && !is_known(sized(&name.text, None)) => Likeness::None,
+            Some(size) if !is_known(sized(&name.text, Some(size))) && !is_known(sized(&name.text, None)) => {
+                Likeness::None
+            }
             _ => Likeness::Perhaps,
         }
     }

@@ -13,8 +13,8 @@ use crate::catalog::LoadedTable;
 use crate::error::{Error, Result};
 use crate::meta::{PathEntry, read_all_manifest_paths, read_manifest_list_at};
 use crate::plan::file_names::{WriterProgress, checksum_subject};
-use crate::storage::{FileIdentity, StoreRef};
 use crate::storage::path::CanonicalPath;
+use crate::storage::{FileIdentity, StoreRef};
 use crate::table::path_set::{Fingerprint, PathSet};
 use crate::table::references::{metadata_files, own_directories, statistics_files};
 
@@ -68,7 +68,9 @@ impl Scope {
     /// Whether a name on the way from the table's directory begins with `_` or `.`, as those of files do that engines keep for
     /// themselves (checkpoints, staging, markers). Directories of partitions (`_field=value`) may be named so too.
     pub(super) fn hides(&self, path: &CanonicalPath) -> bool {
-        let Some((_, directory)) = self.directory(path).and_then(|index| self.directories.get(index)) else { return false };
+        let Some((_, directory)) = self.directory(path).and_then(|index| self.directories.get(index)) else {
+            return false;
+        };
         let below = path.as_str().strip_prefix(directory.as_str()).unwrap_or_default();
         below.split('/').any(|name| name.starts_with(['_', '.']) && !name.contains('='))
     }

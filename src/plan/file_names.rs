@@ -326,7 +326,9 @@ mod tests {
     #[test]
     fn names_that_engines_without_iceberg_repeat_are_not_unique() {
         let is_unique = |name: &str| FoldedName::of(name).is_unique;
-        for name in ["00003-17-{}-00012.parquet", "{}-m0.avro", "snap-5-1-{}.avro", "00001-{}.metadata.json", "Q_{}.orc"] {
+        for name in
+            ["00003-17-{}-00012.parquet", "{}-m0.avro", "snap-5-1-{}.avro", "00001-{}.metadata.json", "Q_{}.orc"]
+        {
             assert!(is_unique(&name.replace("{}", UUID)), "{name}");
             assert!(is_unique(&name.replace("{}", &UUID.to_uppercase().replace('-', "%2D"))), "{name}");
         }

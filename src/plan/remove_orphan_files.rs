@@ -265,7 +265,11 @@ pub fn judge(file: &ListedFile, rules: &OrphanRules, evidence: &Evidence<'_>) ->
         // A run's id does not say which table the run worked on. External directories that another known table has are not even
         // listed, and all of them are asked; against one that is not known stand the path's form and the long age.
         Garbage::RunOver if external && evidence.names.is_path_of_a_run(path) => {
-            if old { Verdict::Remove(Garbage::RunOver) } else { Verdict::Keep(Kept::Unproven) }
+            if old {
+                Verdict::Remove(Garbage::RunOver)
+            } else {
+                Verdict::Keep(Kept::Unproven)
+            }
         }
         Garbage::Unproven | Garbage::RunOver if external => Verdict::Keep(Kept::ExternalDirectory),
         Garbage::Unproven if (evidence.hidden)(path)? => Verdict::Keep(Kept::Hidden),

@@ -138,9 +138,7 @@ impl Store for LocalStore {
 
 fn identity(path: &str) -> Result<Option<FileIdentity>> {
     match fs::metadata(disk_path(path)?) {
-        Ok(found) => {
-            Ok(Some(FileIdentity { device: found.dev(), inode: found.ino(), hard_links: found.nlink() }))
-        }
+        Ok(found) => Ok(Some(FileIdentity { device: found.dev(), inode: found.ino(), hard_links: found.nlink() })),
         Err(e) if is_absent(&e) => Ok(None),
         Err(e) => Err(io_error("stat", path, &e)),
     }

@@ -1,6 +1,8 @@
 //! The actions that delete: every guard has a test that fails without it.
 
+mod candidates;
 mod expire;
 mod guards;
 mod orphans;
+mod other_names;
 mod world;
