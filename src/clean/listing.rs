@@ -16,6 +16,7 @@ use crate::plan::remove_orphan_files::{Evidence, Kept, NamesInUse, OrphanRules, 
 use crate::run_id::RunId;
 use crate::storage::path::CanonicalPath;
 use crate::storage::{ListedFile, StoreRef};
+use crate::table::path_set::PathSet;
 
 /// Unreferenced metadata files, manifest lists and checkpoint manifests looked into by one run at most, each.
 pub(super) const LOOKED_INTO_MAX: usize = 10_000;
@@ -23,7 +24,7 @@ pub(super) const LOOKED_INTO_MAX: usize = 10_000;
 /// A bounded choice among files. What is likely to go comes first; among the others it is another choice each time, so that files
 /// that stay in every run do not hide the rest for ever.
 #[derive(Debug)]
-struct Choice {
+pub(super) struct Choice {
     max: usize,
     seed: FixedState,
     chosen: BinaryHeap<Chosen>,
@@ -60,13 +61,13 @@ impl Ord for Chosen {
 
 impl Choice {
     /// `seed` should differ from run to run.
-    fn new(max: usize, seed: i64) -> Self {
+    pub(super) fn new(max: usize, seed: i64) -> Self {
         Self { max, seed: FixedState::with_seed(seed.cast_unsigned()), chosen: BinaryHeap::new() }
     }
 
     /// Takes a file in; returns the one that is left out for it, if there is no room for both. `unlikely`: why the file will
     /// stay unless more comes to light.
-    fn push(&mut self, file: ListedFile, unlikely: Option<Kept>) -> Option<(Kept, ListedFile)> {
+    pub(super) fn push(&mut self, file: ListedFile, unlikely: Option<Kept>) -> Option<(Kept, ListedFile)> {
         let rank = (unlikely.is_some(), self.seed.hash_one(&file.path));
         self.chosen.push(Chosen { rank, file, otherwise: unlikely.unwrap_or(Kept::RunLimit) });
         let left_out = (self.chosen.len() > self.max).then(|| self.chosen.pop()).flatten()?;
@@ -74,7 +75,7 @@ impl Choice {
     }
 
     /// The files, by path.
-    fn into_files(self) -> Vec<ListedFile> {
+    pub(super) fn into_files(self) -> Vec<ListedFile> {
         let mut files: Vec<ListedFile> = self.chosen.into_iter().map(|chosen| chosen.file).collect();
         files.sort_by(|a, b| a.path.cmp(&b.path));
         files
@@ -103,6 +104,10 @@ pub(super) struct Listing {
     pub(super) metadata_backlog: bool,
     /// Unreferenced manifest lists that are old enough to go by some rule.
     pub(super) lists: Vec<ListedFile>,
+    /// There was no room for some that are likely to go.
+    pub(super) likely_left_out: bool,
+    /// There was no room for some that go only if they are proven to be garbage.
+    pub(super) unlikely_left_out: bool,
     /// Manifests of Flink checkpoints of any age.
     pub(super) checkpoints: Vec<ListedFile>,
     /// There were more of them than could be looked into.
@@ -205,9 +210,48 @@ impl Comparison<'_> {
             Verdict::Keep(kept) => return Ok(listing.keep(kept, &file)),
         };
         if let Some((kept, left_out)) = choices.candidates.push(file, unlikely) {
+            listing.likely_left_out |= kept == Kept::RunLimit;
+            listing.unlikely_left_out |= kept != Kept::RunLimit;
             listing.keep(kept, &left_out);
         }
         Ok(None)
+    }
+
+    /// Lists once more, for the files that there was no room for and that are garbage by what has been found out since.
+    pub(super) async fn list_proven(
+        &self,
+        store: &StoreRef,
+        left_out: &HashSet<usize>,
+        evidence: &Evidence<'_>,
+        candidates: &[ListedFile],
+        kept: &mut BTreeMap<Kept, Tally>,
+    ) -> Result<Vec<ListedFile>> {
+        let (mut known, progress) = (PathSet::default(), self.reachable.progress());
+        for file in candidates {
+            known.insert(&file.path)?;
+        }
+        let mut proven = Vec::new();
+        for (index, (directory, _)) in self.reachable.scope().directories.iter().enumerate() {
+            if left_out.contains(&index) {
+                continue;
+            }
+            let mut files = store.list(directory);
+            while let Some(file) = files.try_next().await? {
+                if proven.len() >= self.candidates_max {
+                    return Ok(proven);
+                }
+                let is_here = self.reachable.scope().directory(&CanonicalPath::parse(&file.path)?) == Some(index);
+                if !is_here || self.reachable.contains(&file.path)? || known.contains(&file.path)? {
+                    continue;
+                }
+                let Verdict::Keep(before) = self.judge_early(&file, &progress)? else { continue };
+                if before.awaits_proof() && matches!(judge(&file, self.rules, evidence)?, Verdict::Remove(_)) {
+                    kept.entry(before).or_default().take_out(file.size);
+                    proven.push(file);
+                }
+            }
+        }
+        Ok(proven)
     }
 
     /// The other table format, if a file tells that the directory holds a table of one: these formats share data files

@@ -39,6 +39,8 @@ pub(super) struct OtherNames(HashSet<u64, FixedState>);
 impl OtherNames {
     /// Takes note of a file; `None`: its size is not known.
     pub(super) fn note(&mut self, path: &str, size: Option<u64>) {
+        // Writers that know no size say 0.
+        let size = size.filter(|bytes| *bytes > 0);
         let name = FoldedName::of(path);
         self.0.insert(key("name", &name.text));
         if !name.is_unique {

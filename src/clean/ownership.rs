@@ -7,6 +7,7 @@ use futures::{StreamExt, stream};
 use serde::Deserialize;
 use uuid::Uuid;
 
+use super::listing::Choice;
 use super::reachable::{READS, Scope};
 use super::report::Refused;
 use crate::catalog::LoadedTable;
@@ -20,7 +21,7 @@ use crate::table::references::metadata_files;
 const HEAD_BYTES: u64 = 1024;
 /// A metadata file is not read beyond this.
 const METADATA_BYTES_MAX: u64 = 512 << 20;
-/// Metadata files read to tell their age by one run at most; those that go make way for the next run's.
+/// Metadata files read to tell their age by one run at most.
 const DATED_MAX: usize = 1000;
 
 pub(super) fn shared(detail: String) -> Refused {
@@ -122,13 +123,13 @@ fn parent(path: &CanonicalPath) -> String {
 }
 
 /// When metadata files without a version in their names say that the table was last updated, milliseconds since the epoch, by
-/// path: the oldest few of these files, whose table is known to be this one. What cannot be read tells nothing.
-pub(super) async fn date_metadata_files(store: &StoreRef, files: &[ListedFile]) -> HashMap<String, i64> {
-    let mut undated: Vec<&ListedFile> = files.iter().filter(|f| is_unnumbered_metadata(file_name(&f.path))).collect();
-    undated.sort_by_key(|f| (f.last_modified_ms, &f.path));
-    undated.truncate(DATED_MAX);
-    let undated: Vec<String> = undated.into_iter().map(|f| f.path.clone()).collect();
-    let read = stream::iter(undated).map(|path| {
+/// path, of some of these files. Their table is known to be this one. What cannot be read tells nothing.
+pub(super) async fn date_metadata_files(store: &StoreRef, files: &[ListedFile], now_ms: i64) -> HashMap<String, i64> {
+    let mut undated = Choice::new(DATED_MAX, now_ms);
+    for file in files.iter().filter(|f| is_unnumbered_metadata(file_name(&f.path))) {
+        undated.push(file.clone(), None);
+    }
+    let read = stream::iter(undated.into_files()).map(|ListedFile { path, .. }| {
         let store = store.clone();
         async move {
             let text = read_metadata_text(store.as_ref(), &path).await.ok()?;

@@ -180,7 +180,7 @@ impl Reachable {
             identities.into_iter().for_each(|identity| self.names.note_identity(identity));
             for entry in entries {
                 if entry.live {
-                    self.add(&entry.file_path, Some(entry.file_size_bytes).filter(|bytes| *bytes > 0))?;
+                    self.add(&entry.file_path, Some(entry.file_size_bytes))?;
                 } else if let Some(evidence) = &mut self.evidence {
                     evidence.left.insert(&entry.file_path)?;
                     evidence.progress.note(&entry.file_path);

@@ -1,6 +1,7 @@
 //! Orphan removal: list, compare, prove, then delete. Detection is complete before deletion starts; any retained
 //! metadata that cannot be read, any doubt whose files these are, and nothing is deleted.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
@@ -11,10 +12,10 @@ use super::deletion::{Deleter, Doomed, grow, two_names};
 use super::elsewhere::Elsewhere;
 use super::listing::{Comparison, Listing};
 use super::once_referenced::OnceReferenced;
-use super::other_names::Likeness;
+use super::other_names::{Likeness, OtherNames};
 use super::ownership::{check_metadata_files, compare_with_neighbours, date_metadata_files};
 use super::reachable::{READS, Reachable, entries_of};
-use super::report::{FileKind, OrphanReport, Refused};
+use super::report::{FileKind, OrphanReport, Refused, Tally};
 use crate::clock::Stopwatch;
 use crate::error::{ErrorKind, Result};
 use crate::plan::expire_snapshots::ahead_of_clock;
@@ -65,6 +66,15 @@ impl OrphanRequest<'_> {
             run_timeout_ms: millis(self.run_timeout),
         }
     }
+
+    fn comparison<'a>(
+        &'a self,
+        reachable: &'a Reachable,
+        names: &'a NamesInUse,
+        rules: &'a OrphanRules,
+    ) -> Comparison<'a> {
+        Comparison { reachable, names, rules, is_active: self.is_active, candidates_max: self.candidates_max }
+    }
 }
 
 /// Finds orphan files and says what would become of them, and why. Deletes nothing.
@@ -78,7 +88,7 @@ pub async fn find_orphan_files(table: &TableHandle, request: &OrphanRequest<'_>)
 /// Finds orphan files and deletes those that may go. Errors and refusals are in the report.
 pub async fn remove_orphan_files(table: &TableHandle, request: &OrphanRequest<'_>) -> OrphanReport {
     let mut stopwatch = Stopwatch::start();
-    let Found { mut report, doomed, known, .. } = match find(table, request, &mut stopwatch).await {
+    let Found { mut report, doomed, proofs_stay, known, .. } = match find(table, request, &mut stopwatch).await {
         Ok(found) => found,
         Err(error) => {
             let error = Some(error.context("find orphan files (nothing was deleted)"));
@@ -88,7 +98,7 @@ pub async fn remove_orphan_files(table: &TableHandle, request: &OrphanRequest<'_
     if let Some((table, reachable)) = known {
         stopwatch.end("check");
         let deleter = Deleter::new(table, reachable, Proof::Orphan);
-        delete(deleter, doomed, &mut report).instrument(phase_span!("delete")).await;
+        delete(deleter, doomed, proofs_stay, &mut report).instrument(phase_span!("delete")).await;
         stopwatch.end("delete");
     }
     report.phases_ms = stopwatch.times();
@@ -103,6 +113,8 @@ struct Found {
     suspects: Vec<(Doomed, Garbage)>,
     /// What may go, what lists other files last.
     doomed: Vec<Doomed>,
+    /// Not all files could be taken: those that prove something about the rest stay for the next run.
+    proofs_stay: bool,
     /// The table as last loaded and what it reaches; `None` if the run was refused.
     known: Option<(TableHandle, Reachable)>,
 }
@@ -142,13 +154,7 @@ async fn find(table: &TableHandle, request: &OrphanRequest<'_>, stopwatch: &mut 
     let reachable = reachable.with_table(&table.store, &table.loaded).await?;
     let names = NamesInUse::of(&table.loaded)?;
     let rules = request.rules();
-    let comparison = Comparison {
-        reachable: &reachable,
-        names: &names,
-        rules: &rules,
-        is_active: request.is_active,
-        candidates_max: request.candidates_max,
-    };
+    let comparison = request.comparison(&reachable, &names, &rules);
     let listed = comparison.list(&table.store, &left_out).instrument(phase_span!("list")).await;
     stopwatch.end("list");
     let mut listing = match listed? {
@@ -162,11 +168,12 @@ async fn find(table: &TableHandle, request: &OrphanRequest<'_>, stopwatch: &mut 
     // Checkpoint manifests first, the metadata after them: what moves from the one to the other is seen in between.
     let (checkpointed, checkpoints_known) = read_checkpoints(&table, &listing).await?;
     let (table, reachable) = grow(&table, reachable).await?;
-    let candidates = drop_referenced(&mut listing, &reachable, &checkpointed)?;
+    let mut candidates =
+        drop_referenced(std::mem::take(&mut listing.candidates), &mut listing.kept, &reachable, &checkpointed)?;
     let names = NamesInUse::of(&table.loaded)?;
     let mut progress = reachable.progress();
     let once = OnceReferenced::search(&table, &reachable, &listing.lists, &mut progress).await?;
-    let dated = date_metadata_files(&table.store, &candidates).await;
+    let dated = date_metadata_files(&table.store, &candidates, request.now_ms).await;
     let evidence = Evidence {
         names: &names,
         progress: &progress,
@@ -177,7 +184,12 @@ async fn find(table: &TableHandle, request: &OrphanRequest<'_>, stopwatch: &mut 
         last_updated_ms: &|path| dated.get(path).copied(),
         checkpoints_known,
     };
-    let mut found = Found::default();
+    if listing.unlikely_left_out && !listing.metadata_backlog {
+        let comparison = request.comparison(&reachable, &names, &rules);
+        let proven = comparison.list_proven(&table.store, &left_out, &evidence, &candidates, &mut listing.kept).await?;
+        candidates.extend(drop_referenced(proven, &mut listing.kept, &reachable, &checkpointed)?);
+    }
+    let mut found = Found { proofs_stay: listing.likely_left_out && !listing.metadata_backlog, ..Found::default() };
     for file in candidates {
         judge_candidate(file, &rules, &evidence, &mut listing, &mut found)?;
     }
@@ -207,9 +219,21 @@ fn leave_for_later(listing: &mut Listing) {
 }
 
 /// Files that manifests of Flink checkpoints refer to: written, and to be committed when the job comes back.
-/// `false` if some manifest could not be read.
-async fn read_checkpoints(table: &TableHandle, listing: &Listing) -> Result<(PathSet, bool)> {
-    let (mut files, mut all_known) = (PathSet::default(), !listing.checkpoints_overflow);
+#[derive(Default)]
+struct Checkpointed {
+    files: PathSet,
+    names: OtherNames,
+}
+
+impl Checkpointed {
+    fn may_contain(&self, file: &ListedFile) -> Result<bool> {
+        Ok(self.files.contains(&file.path)? || self.names.by_name(&file.path, Some(file.size)) != Likeness::None)
+    }
+}
+
+/// What checkpoints know of; `false` if some manifest could not be read.
+async fn read_checkpoints(table: &TableHandle, listing: &Listing) -> Result<(Checkpointed, bool)> {
+    let (mut known, mut all_known) = (Checkpointed::default(), !listing.checkpoints_overflow);
     let mut read = stream::iter(listing.checkpoints.clone())
         .map(|f| entries_of(table.store.clone(), uncommitted_manifest(f)))
         .buffer_unordered(READS);
@@ -218,7 +242,8 @@ async fn read_checkpoints(table: &TableHandle, listing: &Listing) -> Result<(Pat
             Ok((_, entries)) => {
                 for entry in entries {
                     // Whatever the entry's status: a checkpoint may yet use it.
-                    files.insert(&entry.file_path)?;
+                    known.files.insert(&entry.file_path)?;
+                    known.names.note(&entry.file_path, Some(entry.file_size_bytes));
                 }
             }
             // Its job has committed it or given it up since the listing.
@@ -229,7 +254,7 @@ async fn read_checkpoints(table: &TableHandle, listing: &Listing) -> Result<(Pat
             }
         }
     }
-    Ok((files, all_known))
+    Ok((known, all_known))
 }
 
 /// A manifest of which nothing is known but its path and size.
@@ -254,14 +279,19 @@ fn uncommitted_manifest(file: ListedFile) -> ManifestFile {
     }
 }
 
-/// The candidates that still nothing refers to.
-fn drop_referenced(listing: &mut Listing, reachable: &Reachable, checkpointed: &PathSet) -> Result<Vec<ListedFile>> {
-    let mut candidates = Vec::with_capacity(listing.candidates.len());
-    for file in std::mem::take(&mut listing.candidates) {
+/// The files that still nothing refers to.
+fn drop_referenced(
+    files: Vec<ListedFile>,
+    kept: &mut BTreeMap<Kept, Tally>,
+    reachable: &Reachable,
+    checkpointed: &Checkpointed,
+) -> Result<Vec<ListedFile>> {
+    let mut candidates = Vec::with_capacity(files.len());
+    for file in files {
         if reachable.contains(&file.path)? {
-            listing.kept.entry(Kept::ReferencedMeanwhile).or_default().add(file.size);
-        } else if checkpointed.contains(&file.path)? {
-            listing.kept.entry(Kept::FlinkCheckpoint).or_default().add(file.size);
+            kept.entry(Kept::ReferencedMeanwhile).or_default().add(file.size);
+        } else if checkpointed.may_contain(&file)? {
+            kept.entry(Kept::FlinkCheckpoint).or_default().add(file.size);
         } else {
             candidates.push(file);
         }
@@ -350,12 +380,12 @@ fn finish(found: &mut Found, listing: Listing) {
 }
 
 /// Deletes stage by stage; a stage that is not complete keeps the files that prove it.
-async fn delete(mut deleter: Deleter, doomed: Vec<Doomed>, report: &mut OrphanReport) {
+async fn delete(mut deleter: Deleter, doomed: Vec<Doomed>, proofs_stay: bool, report: &mut OrphanReport) {
     let (proofs, content): (Vec<_>, Vec<_>) = doomed.into_iter().partition(|f| f.kind.is_proof());
     let mut sum = deleter.delete(&content).await;
     for kind in [FileKind::Manifest, FileKind::ManifestList, FileKind::MetadataFile] {
         let stage: Vec<Doomed> = proofs.iter().filter(|f| f.kind == kind).cloned().collect();
-        if sum.is_complete() {
+        if sum.is_complete() && !proofs_stay {
             sum.absorb(deleter.delete(&stage).await);
         } else {
             for file in &stage {

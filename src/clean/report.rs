@@ -28,6 +28,12 @@ impl Tally {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
+    /// Counts one file less.
+    pub(super) fn take_out(&mut self, bytes: u64) {
+        self.files = self.files.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
     /// Counts these files as well.
     pub(super) fn absorb(&mut self, other: Self) {
         self.files += other.files;

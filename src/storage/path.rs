@@ -10,6 +10,9 @@
 //! - Everything else is opaque: no percent decoding (writers put `%20` into names and mean these three characters),
 //!   no Unicode normalisation, and `?` and `#` are ordinary.
 //!
+//! That two keys differ does not mean two files: links, mounts and aliases of buckets give one file several. Whoever deletes by
+//! comparison must hold names and inodes against each other, too.
+//!
 //! What has no such key (relative paths, `.` and `..` segments, an odd authority) is an error:
 //! whoever compares paths to delete files must then stop.
 

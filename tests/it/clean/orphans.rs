@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::world::{DAY, HOUR, LOCATION, MINUTE, UUID, World, at, metadata_name, write_manifest};
 
 pub(super) const OPERATION: &str = "7c9a9e3c-5d0f-4e5c-9d5e-123456789012";
-const JOB: &str = "a1b2c3d4e5f60718293a4b5c6d7e8f90";
+pub(super) const JOB: &str = "a1b2c3d4e5f60718293a4b5c6d7e8f90";
 
 /// Two appends, six and five hours old.
 pub(super) async fn table() -> World {
@@ -298,7 +298,7 @@ async fn metadata_files_behind_the_log_go_and_newer_ones_never() {
 }
 
 /// A Flink job has committed 2 and left a checkpoint manifest with a data file, both ten days old.
-async fn checkpointed(manifest: &str) -> World {
+pub(super) async fn checkpointed(manifest: &str) -> World {
     let mut world = table().await;
     world.summary(2, "flink.job-id", JOB);
     world.publish(5 * HOUR);

@@ -4,8 +4,8 @@ use icewright::clean::{ExpireOutcome, note_referenced};
 use icewright::plan::remove_orphan_files::{Garbage, Kept};
 use icewright::testing::{Operation, StoreFault};
 
-use super::orphans::{OPERATION, files};
-use super::world::{DAY, HOUR, LOCATION, World, at};
+use super::orphans::{JOB, OPERATION, checkpointed, files};
+use super::world::{DAY, HOUR, LOCATION, World, at, write_manifest};
 
 /// A data file as writers of tables name it.
 fn unique(number: u32) -> String {
@@ -209,4 +209,17 @@ async fn a_table_needs_its_files_by_whatever_name_another_table_finds_them() {
     let mut referenced = [false, false];
     note_referenced(&table.store, &table.loaded, &paths, &mut referenced).await.unwrap();
     assert_eq!(referenced, [true, false]);
+}
+
+#[tokio::test]
+async fn a_flink_checkpoint_keeps_its_data_by_another_name() {
+    let manifest = format!("metadata/{JOB}-00000-0-12-00001.avro");
+    let world = checkpointed(&manifest).await;
+    let name = format!("00000-0-{OPERATION}-00001.parquet");
+    let (_, bytes) = write_manifest("m.avro", 7, 7, &[(format!("s3://alias/t/data/{name}"), 7, 7)], &[]).await;
+    world.file_of(&manifest, 10 * DAY, bytes);
+    world.file(&format!("data/{name}"), 10 * DAY);
+    let report = world.remove_orphans().await;
+    assert_eq!(files(&report.kept, Kept::FlinkCheckpoint), 2, "{report:?}");
+    assert!(world.exists(&format!("data/{name}")) && !world.exists("data/other.parquet"));
 }
