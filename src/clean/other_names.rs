@@ -170,3 +170,42 @@ impl<'a> Alike<'a> {
         identities.into_iter().find(|(path, found)| same(found) && is_another(path)).map(|(path, _)| path)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UUID: &str = "0b9a9e3c-5d0f-4e5c-9d5e-123456789012";
+
+    #[test]
+    fn a_unique_name_is_enough_and_a_repeated_one_needs_the_size() {
+        let (unique, repeated) = (format!("/old/00000-0-{UUID}-00001.parquet"), "/old/p=1/000000_0");
+        let mut names = OtherNames::default();
+        names.note(&unique, Some(10));
+        names.note(repeated, Some(10));
+        names.note("/old/v1.metadata.json", None);
+        names.note("/old/unsized.parquet", Some(0));
+        let known = |path: &str, size| names.by_name(path, size);
+        for size in [None, Some(10), Some(11)] {
+            assert_eq!(known(&unique.replace("old", "new"), size), Likeness::Surely, "{size:?}");
+            assert_eq!(known(&format!("/new/.00000-0-{UUID}-00001.parquet.crc"), size), Likeness::Perhaps);
+            assert_eq!(known(&unique.replace("-00001", "-00002"), size), Likeness::None);
+            assert_eq!(known("/new/v1.metadata.json", size), Likeness::Perhaps);
+            assert_eq!(known("/new/unsized.parquet", size), Likeness::Perhaps);
+        }
+        assert_eq!(known("/new/p=2/000000_0", Some(10)), Likeness::Perhaps);
+        assert_eq!(known("/new/p=2/000000_0", None), Likeness::Perhaps);
+        assert_eq!(known("/new/p=2/000000_0", Some(11)), Likeness::None);
+    }
+
+    #[test]
+    fn a_hard_link_is_no_reason_to_refuse_everything() {
+        let identity = |inode, hard_links| FileIdentity { device: 1, inode, hard_links };
+        let mut names = OtherNames::default();
+        names.note_identity(identity(7, 1));
+        assert_eq!(names.by_identity(identity(7, 1)), Likeness::Surely);
+        assert_eq!(names.by_identity(identity(7, 2)), Likeness::Perhaps);
+        assert_eq!(names.by_identity(identity(8, 1)), Likeness::None);
+        assert_eq!(names.by_identity(FileIdentity { device: 2, ..identity(7, 1) }), Likeness::None);
+    }
+}

@@ -173,6 +173,7 @@ fn percent_decoded(text: &str) -> Option<String> {
 
 /// Whether a file is table metadata, by its name.
 pub fn is_metadata_file(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
     name.ends_with(".metadata.json") || name.ends_with(".metadata.json.gz")
 }
 
