@@ -244,6 +244,10 @@ impl Comparison<'_> {
                 if !is_here || self.reachable.contains(&file.path)? || known.contains(&file.path)? {
                     continue;
                 }
+                // Metadata files are looked into by another rule, which has its own limit.
+                if is_metadata_file(file_name(&file.path)) {
+                    continue;
+                }
                 let Verdict::Keep(before) = self.judge_early(&file, &progress)? else { continue };
                 if before.awaits_proof() && matches!(judge(&file, self.rules, evidence)?, Verdict::Remove(_)) {
                     kept.entry(before).or_default().take_out(file.size);

@@ -101,7 +101,7 @@ pub fn is_of_a_table(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ENDINGS.iter().any(|ending| name.ends_with(ending))
         || is_metadata_file(&name)
-        || (name.ends_with(".stats") && contains_uuid(&name))
+        || (name.ends_with(".stats") && before_uuid(&name).is_some())
 }
 
 /// Whether runs of this project make files with such a name: those of tables, and the temporary ones beside local files.
@@ -110,11 +110,22 @@ pub fn is_of_a_run(name: &str) -> bool {
     is_of_a_table(unfinished.map_or(name, |(name, _)| name))
 }
 
-fn contains_uuid(name: &str) -> bool {
+/// What stands in a name before the first UUID in it, if there is one.
+fn before_uuid(name: &str) -> Option<&str> {
     let bytes = name.as_bytes();
     let hyphenated = |at: usize| [8, 13, 18, 23].iter().all(|hyphen| bytes.get(at + hyphen) == Some(&b'-'));
-    let starts = 0..bytes.len().saturating_sub(35);
-    starts.into_iter().any(|at| hyphenated(at) && name.get(at..at + 36).is_some_and(|u| Uuid::try_parse(u).is_ok()))
+    let is_uuid = |at: &usize| hyphenated(*at) && name.get(*at..at + 36).is_some_and(|u| Uuid::try_parse(u).is_ok());
+    name.get(..(0..bytes.len().saturating_sub(35)).find(is_uuid)?)
+}
+
+/// Whether no two files have this name: before its UUID there are numbers only, and words that writers of tables use there.
+/// Engines that know no Iceberg write the UUID of a job into the names of all its files, which repeat in each partition.
+fn is_unique(name: &str) -> bool {
+    const WORDS: [&str; 4] = ["snap-", "icewright-", "optimized-m-", "partition-stats-"];
+    let name = name.to_ascii_lowercase();
+    let numbers =
+        before_uuid(&name).map(|words| WORDS.iter().fold(words.to_owned(), |rest, w| rest.replacen(w, "", 1)));
+    numbers.is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit() || b == b'-'))
 }
 
 /// A file name as it compares to the names that other stores, or other spellings, may give the same file.
@@ -122,8 +133,7 @@ fn contains_uuid(name: &str) -> bool {
 pub struct FoldedName {
     /// Letters and digits of the name, percent-decoded and in lower case; accented letters, which have several spellings, are left out.
     pub text: String,
-    /// Whether no two files have this name: writers of tables put a UUID into each. Engines that know no Iceberg give the files of
-    /// one job the same name in every partition, `part-..`.
+    /// Whether no two files have this name, as writers of tables see to by a UUID.
     pub is_unique: bool,
 }
 
@@ -146,8 +156,7 @@ impl FoldedName {
                 text.push(c);
             }
         }
-        let is_unique = contains_uuid(&name) && !name.to_ascii_lowercase().starts_with("part-");
-        Self { text, is_unique }
+        Self { text, is_unique: is_unique(&name) }
     }
 }
 
@@ -327,13 +336,28 @@ mod tests {
     #[test]
     fn names_that_engines_without_iceberg_repeat_are_not_unique() {
         let is_unique = |name: &str| FoldedName::of(name).is_unique;
-        for name in
-            ["00003-17-{}-00012.parquet", "{}-m0.avro", "snap-5-1-{}.avro", "00001-{}.metadata.json", "Q_{}.orc"]
-        {
+        for name in [
+            "00003-17-{}-00012.parquet",
+            "00000-7-{}.parquet",
+            "00000-1-icewright-{}-00007.parquet",
+            "{}-m0.avro",
+            "optimized-m-{}.avro",
+            "snap-5-1-{}.avro",
+            "00001-{}.metadata.json",
+            "77-{}.stats",
+        ] {
             assert!(is_unique(&name.replace("{}", UUID)), "{name}");
             assert!(is_unique(&name.replace("{}", &UUID.to_uppercase().replace('-', "%2D"))), "{name}");
         }
-        for name in ["part-00000-{}.c000.snappy.parquet", "000000_0", "v1.metadata.json", "version-hint.text", "x"] {
+        for name in [
+            "part-00000-{}.c000.snappy.parquet",
+            "part-00000-{}-c000.zstd.parquet",
+            "data_{}_008_4_0.snappy.parquet",
+            "000000_0",
+            "v1.metadata.json",
+            "version-hint.text",
+            "x",
+        ] {
             assert!(!is_unique(&name.replace("{}", UUID)), "{name}");
         }
         assert!(!is_unique(&UUID[..35]));

@@ -70,8 +70,8 @@ async fn no_spelling_of_a_name_lets_a_live_file_go() {
 async fn a_file_name_in_another_spelling_is_the_same_file() {
     for (named, lies) in [
         (unique(1).to_uppercase(), unique(1)),
-        (format!("a%20{}", unique(1)), format!("a {}", unique(1))),
-        (format!("e\u{301}{}", unique(1)), format!("\u{e9}{}", unique(1))),
+        (unique(1).replacen("00000-0", "00000%2D0", 1), unique(1)),
+        (unique(1).replace(".parquet", "e\u{301}.parquet"), unique(1).replace(".parquet", "\u{e9}.parquet")),
     ] {
         let mut world = World::new().await;
         let (named, lies) = (format!("data/{named}"), format!("data/{lies}"));
@@ -155,21 +155,21 @@ async fn a_name_that_appears_after_the_listing_stops_the_deletion() {
     world.commit(1, None, 3 * DAY, &["data/a.parquet"], &[]).await;
     let slow = format!("data/{}", unique(1));
     (0..1000).for_each(|i| world.file(&format!("data/0000{i:04}.parquet"), 2 * DAY));
-    world.file(&format!("data/zzz-{}", unique(2)), 2 * DAY);
+    world.file(&format!("data/99999-{}", unique(2)), 2 * DAY);
     world.file(&slow, 2 * DAY);
     let racing = std::sync::Arc::new(tokio::sync::Mutex::new(world.clone()));
     let commit = move || {
         let racing = racing.clone();
         Box::pin(async move {
-            let linked = format!("link/zzz-{}", unique(2));
+            let linked = format!("link/99999-{}", unique(2));
             racing.lock().await.commit(2, Some(1), 0, &[&linked], &[]).await;
         }) as futures::future::BoxFuture<'static, ()>
     };
     world.faulty.inject(Operation::Delete, 0..1, StoreFault::After(std::sync::Arc::new(commit)));
     let report = world.remove_orphans().await;
     let error = report.error.expect("the second batch finds it").to_string();
-    assert!(error.contains("link/zzz-"), "{error}");
-    assert!(world.exists(&format!("data/zzz-{}", unique(2))));
+    assert!(error.contains("link/99999-"), "{error}");
+    assert!(world.exists(&format!("data/99999-{}", unique(2))));
 }
 
 #[tokio::test]
