@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::other_names::{Likeness, other_name};
 use super::reachable::Reachable;
 use super::report::{FileKind, Tally, note_failure};
 use crate::catalog::LoadedTable;
@@ -30,6 +31,8 @@ pub(super) struct Deleted {
     pub(super) failures: Vec<String>,
     /// Files that turned out to be referenced again.
     pub(super) referenced: Tally,
+    /// Files that metadata may name by another path.
+    pub(super) other_name: Tally,
     /// Why the rest was left alone.
     pub(super) stopped: Option<Error>,
 }
@@ -44,14 +47,12 @@ impl Deleted {
     pub(super) fn absorb(&mut self, other: Self) {
         for (sum, tallies) in [(&mut self.deleted, other.deleted), (&mut self.failed, other.failed)] {
             for (kind, tally) in tallies {
-                let entry = sum.entry(kind).or_default();
-                entry.files += tally.files;
-                entry.bytes = entry.bytes.saturating_add(tally.bytes);
+                sum.entry(kind).or_default().absorb(tally);
             }
         }
         self.failures.extend(other.failures);
-        self.referenced.files += other.referenced.files;
-        self.referenced.bytes = self.referenced.bytes.saturating_add(other.referenced.bytes);
+        self.referenced.absorb(other.referenced);
+        self.other_name.absorb(other.other_name);
         self.stopped = self.stopped.take().or(other.stopped);
     }
 }
@@ -71,12 +72,22 @@ impl Deleter {
     }
 
     /// Loads the metadata anew and takes what it reaches into the set.
-    async fn look_again(&mut self) -> Result<&Reachable> {
-        let gone = || Error::internal("deletion went on after the table could not be read");
-        let reachable = self.reachable.take().ok_or_else(gone)?;
-        let (table, reachable) = grow(&self.table, reachable).await?;
+    async fn look_again(&mut self) -> Result<()> {
+        let (table, reachable) = grow(&self.table, self.reachable.take().ok_or_else(unread)?).await?;
         self.table = table;
-        Ok(self.reachable.insert(reachable))
+        self.reachable = Some(reachable);
+        Ok(())
+    }
+
+    /// Why none of these files may go, if one of them is a file that metadata names by another path.
+    pub(super) async fn other_name(&self, files: &[&Doomed]) -> Result<Option<String>> {
+        let reachable = self.reachable.as_ref().ok_or_else(unread)?;
+        let likenesses = reachable.likenesses(&self.table.store, files).await?;
+        let found = files.iter().zip(likenesses).find(|(_, likeness)| *likeness == Likeness::Surely);
+        Ok(match found {
+            Some((file, _)) => Some(two_names(&self.table, &file.path).await),
+            None => None,
+        })
     }
 
     /// Deletes files batch by batch. Stops at the first look at the metadata that fails.
@@ -92,13 +103,21 @@ impl Deleter {
     }
 
     async fn delete_unreferenced(&mut self, batch: &[Doomed], report: &mut Deleted) -> Result<()> {
-        let reachable = self.look_again().await?;
+        self.look_again().await?;
+        let reachable = self.reachable.as_ref().ok_or_else(unread)?;
         let mut doomed: HashMap<&str, &Doomed> = HashMap::with_capacity(batch.len());
-        for file in batch {
+        let all: Vec<&Doomed> = batch.iter().collect();
+        for (file, likeness) in batch.iter().zip(reachable.likenesses(&self.table.store, &all).await?) {
             if reachable.contains(&file.path)? {
                 report.referenced.add(file.bytes);
-            } else {
-                doomed.insert(&file.path, file);
+                continue;
+            }
+            match likeness {
+                Likeness::None => drop(doomed.insert(&file.path, file)),
+                Likeness::Perhaps => report.other_name.add(file.bytes),
+                Likeness::Surely => {
+                    return Err(Error::new(ErrorKind::Conflict, two_names(&self.table, &file.path).await));
+                }
             }
         }
         let paths: Vec<String> =
@@ -122,6 +141,20 @@ impl Deleter {
         }
         Ok(())
     }
+}
+
+fn unread() -> Error {
+    Error::internal("deletion went on after the table could not be read")
+}
+
+/// Says which file has which two names.
+pub(super) async fn two_names(table: &TableHandle, path: &str) -> String {
+    let other = other_name(table, path).await;
+    let other = other.as_deref().unwrap_or("another path");
+    format!(
+        "nothing refers to {path}, but metadata names the same file, or a copy of it, as {other}: if a link, a mount or an alias leads from \
+         one to the other, rewrite the metadata to one of them (rewrite_table_path, or copy the table); if it is a copy, move it away"
+    )
 }
 
 /// The checksum that Hadoop's local file system may have put beside a local file, worthless without it.

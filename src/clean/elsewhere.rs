@@ -10,6 +10,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::other_names::Likeness;
 use super::reachable::{Reachable, key_of};
 use super::report::Refused;
 use crate::catalog::LoadedTable;
@@ -44,6 +45,8 @@ pub struct Suspects {
     /// Directories of the table that they lie in.
     directories: Vec<String>,
     paths: Vec<String>,
+    /// Bytes of each.
+    sizes: Vec<u64>,
     /// Sorted. The checksum of a local file is needed as long as the file is, so it stands under both names.
     keys: Vec<(Fingerprint, u32)>,
     needed: Vec<bool>,
@@ -51,8 +54,9 @@ pub struct Suspects {
 }
 
 impl Suspects {
-    /// These files of a table. [`crate::error::ErrorKind::DataInvalid`] if a path cannot be compared.
-    pub fn new(loaded: &LoadedTable, paths: Vec<String>) -> Result<Self> {
+    /// These files of a table, with their bytes. [`crate::error::ErrorKind::DataInvalid`] if a path cannot be compared.
+    pub fn new(loaded: &LoadedTable, files: impl IntoIterator<Item = (String, u64)>) -> Result<Self> {
+        let (paths, sizes): (Vec<String>, Vec<u64>) = files.into_iter().unzip();
         let (mut keys, mut stores) = (Vec::with_capacity(paths.len()), BTreeSet::new());
         for (index, path) in (0_u32..).zip(&paths) {
             let canonical = CanonicalPath::parse(path)?;
@@ -66,7 +70,7 @@ impl Suspects {
             }
         }
         keys.sort_unstable();
-        Ok(Self { directories: own_directories(loaded)?, needed: vec![false; paths.len()], paths, keys, stores })
+        Ok(Self { directories: own_directories(loaded)?, needed: vec![false; paths.len()], paths, sizes, keys, stores })
     }
 
     /// How many there are.
@@ -96,7 +100,19 @@ impl Suspects {
             let both: Vec<Fingerprint> = self.keys.iter().map(|(key, _)| *key).collect();
             both.into_iter().filter(|key| files.contains_fingerprint(*key)).for_each(|key| self.spare_key(key));
         }
+        self.spare_names(needs);
         Ok(())
+    }
+
+    /// Marks what the other table may refer to by another path that leads to the same file.
+    fn spare_names(&mut self, needs: &Needs) {
+        let names = needs.0.names();
+        if names.is_empty() {
+            return;
+        }
+        for ((path, size), needed) in self.paths.iter().zip(&self.sizes).zip(&mut self.needed) {
+            *needed = *needed || names.by_name(path, Some(*size).filter(|size| *size > 0)) != Likeness::None;
+        }
     }
 
     /// Marks one file.

@@ -122,9 +122,7 @@ async fn expire(
         Ok(Ok(_)) => None,
     };
     if let Some(reason) = shared {
-        for files in [&doomed.content, &doomed.statistics, &doomed.manifests, &doomed.lists] {
-            keep(&mut report.kept, reason, files);
-        }
+        doomed.all().for_each(|file| report.kept.entry(reason).or_default().add(file.bytes));
         return report;
     }
     match after_commit(table, &base, plan, retained).await {
@@ -253,6 +251,11 @@ fn tolerate<T>(result: Result<T>) -> Result<Option<T>> {
 }
 
 impl Candidates {
+    /// Those that may go.
+    fn all(&self) -> impl Iterator<Item = &Doomed> {
+        [&self.content, &self.statistics, &self.manifests, &self.lists].into_iter().flatten()
+    }
+
     /// Whether a file lies in the table's directories; if not, it is counted.
     fn is_own(&mut self, retained: &Reachable, path: &str, bytes: u64) -> Result<bool> {
         let own = retained.scope().directory(&CanonicalPath::parse(path)?).is_some();
@@ -350,6 +353,18 @@ fn keep(kept: &mut BTreeMap<&'static str, Tally>, reason: &'static str, files: &
 
 /// Content first, then manifests, then lists: a stage that is not complete keeps the ones that prove it.
 async fn delete(mut deleter: Deleter, candidates: Candidates, report: &mut ExpireReport) {
+    match deleter.other_name(&candidates.all().collect::<Vec<_>>()).await {
+        Ok(None) => {}
+        Ok(Some(why)) => {
+            tracing::warn!(%why, "files of expired snapshots stay");
+            candidates.all().for_each(|file| report.kept.entry("other-name").or_default().add(file.bytes));
+            return;
+        }
+        Err(error) => {
+            report.error = Some(error.context("find out whether files have other names (no file was deleted)"));
+            return;
+        }
+    }
     let mut sum: Deleted = deleter.delete(&candidates.content).await;
     if sum.stopped.is_none() {
         sum.absorb(deleter.delete(&candidates.statistics).await);
@@ -368,6 +383,7 @@ async fn delete(mut deleter: Deleter, candidates: Candidates, report: &mut Expir
         ("outside-table", candidates.outside),
         ("not-followed", candidates.not_followed),
         ("referenced-again", sum.referenced),
+        ("other-name", sum.other_name),
     ];
     report.kept.extend(others.into_iter().filter(|(_, tally)| tally.files > 0));
     report.deleted = sum.deleted;

@@ -11,6 +11,7 @@ mod elsewhere;
 mod expire_snapshots;
 mod listing;
 mod once_referenced;
+mod other_names;
 mod ownership;
 mod reachable;
 mod remove_orphan_files;

@@ -1,16 +1,18 @@
 //! Whether a directory belongs to the table alone. Two tables in one place look like each other's garbage.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
 
 use futures::{StreamExt, stream};
 use serde::Deserialize;
 use uuid::Uuid;
 
+use super::listing::Choice;
 use super::reachable::{READS, Scope};
 use super::report::Refused;
 use crate::catalog::LoadedTable;
 use crate::error::{Context, Error, ErrorKind, Result};
+use crate::plan::file_names::{file_name, is_unnumbered_metadata};
 use crate::storage::path::{CanonicalPath, join, overlap};
 use crate::storage::{ListedFile, Store, StoreRef};
 use crate::table::references::metadata_files;
@@ -19,6 +21,8 @@ use crate::table::references::metadata_files;
 const HEAD_BYTES: u64 = 1024;
 /// A metadata file is not read beyond this.
 const METADATA_BYTES_MAX: u64 = 512 << 20;
+/// Metadata files read to tell their age by one run at most.
+const DATED_MAX: usize = 1000;
 
 pub(super) fn shared(detail: String) -> Refused {
     Refused { reason: "shared_location", detail }
@@ -117,6 +121,31 @@ fn metadata_directories(loaded: &LoadedTable) -> Result<HashSet<String>> {
 
 fn parent(path: &CanonicalPath) -> String {
     path.as_str().rsplit_once('/').map_or_else(String::new, |(parent, _)| parent.to_owned())
+}
+
+/// When metadata files without a version in their names say that the table was last updated, milliseconds since the epoch, by
+/// path, of some of these files. Their table is known to be this one. What cannot be read tells nothing.
+pub(super) async fn date_metadata_files(store: &StoreRef, files: &[ListedFile], now_ms: i64) -> HashMap<String, i64> {
+    let mut undated = Choice::new(DATED_MAX, now_ms);
+    for file in files.iter().filter(|f| is_unnumbered_metadata(file_name(&f.path))) {
+        undated.push(file.clone(), None);
+    }
+    let read = stream::iter(undated.into_files()).map(|ListedFile { path, .. }| {
+        let store = store.clone();
+        async move {
+            let text = read_metadata_text(store.as_ref(), &path).await.ok()?;
+            let age: Age = serde_json::from_slice(&text).ok()?;
+            Some((path, age.last_updated_ms))
+        }
+    });
+    read.buffer_unordered(READS).filter_map(std::future::ready).collect().await
+}
+
+/// What is read of a metadata file to tell its age.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Age {
+    last_updated_ms: i64,
 }
 
 /// What is read of a metadata file to tell whose it is.

@@ -1,18 +1,20 @@
 //! Every file that snapshots reach: manifest lists, manifests, live content files, and what metadata names itself.
 //! Each list and each manifest is read once, however many snapshots share it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use iceberg::spec::ManifestFile;
 
+use super::deletion::Doomed;
+use super::other_names::{Likeness, OtherNames, identities_of};
 use crate::catalog::{LoadedTable, SnapshotRef};
 use crate::error::{Context, Result};
 use crate::meta::{PathEntry, read_all_manifest_paths, read_manifests_of};
 use crate::plan::file_names::{WriterProgress, checksum_subject};
-use crate::storage::StoreRef;
-use crate::storage::path::CanonicalPath;
+use crate::storage::path::{CanonicalPath, is_local};
+use crate::storage::{FileIdentity, StoreRef};
 use crate::table::path_set::{Fingerprint, PathSet};
 use crate::table::references::{metadata_files, own_directories, statistics_files};
 
@@ -31,6 +33,17 @@ pub(super) async fn entries_of(store: StoreRef, manifest: ManifestFile) -> Resul
     Ok((manifest, entries))
 }
 
+/// The same, and what these files are on their store, as far as it gives files several paths.
+async fn identified(
+    store: StoreRef,
+    manifest: ManifestFile,
+) -> Result<(ManifestFile, Vec<PathEntry>, Vec<FileIdentity>)> {
+    let (manifest, entries) = entries_of(store.clone(), manifest).await?;
+    let live = entries.iter().filter(|e| e.live).map(|e| e.file_path.as_ref());
+    let found = identities_of(&store, live.chain([manifest.manifest_path.as_str()])).await?;
+    Ok((manifest, entries, found.into_iter().map(|(_, identity)| identity).collect()))
+}
+
 /// The table's directories, for telling its own files from others.
 #[derive(Debug, Clone)]
 pub(super) struct Scope {
@@ -46,6 +59,16 @@ impl Scope {
     /// Which of the directories a path lies in; the first is the table's location.
     pub(super) fn directory(&self, path: &CanonicalPath) -> Option<usize> {
         self.directories.iter().position(|(_, dir)| path.is_inside(dir))
+    }
+
+    /// Whether a name on the way from the table's directory begins with `_` or `.`, as those of files do that engines keep for
+    /// themselves (checkpoints, staging, markers). Directories of partitions (`_field=value`) may be named so too.
+    pub(super) fn hides(&self, path: &CanonicalPath) -> bool {
+        let Some((_, directory)) = self.directory(path).and_then(|index| self.directories.get(index)) else {
+            return false;
+        };
+        let below = path.as_str().strip_prefix(directory.as_str()).unwrap_or_default();
+        below.split('/').any(|name| name.starts_with(['_', '.']) && !name.contains('='))
     }
 }
 
@@ -67,6 +90,8 @@ pub struct Reachable {
     same_key_elsewhere: PathSet,
     /// Only files outside of the table's directories are kept in mind, by the keys of their paths.
     outside_only: bool,
+    /// What the files are called and what they are, whatever path leads to them.
+    names: OtherNames,
     evidence: Option<CommittedNames>,
 }
 
@@ -90,6 +115,7 @@ impl Reachable {
             scope,
             same_key_elsewhere: PathSet::default(),
             outside_only: false,
+            names: OtherNames::default(),
             evidence: evidence.then(CommittedNames::default),
         })
     }
@@ -104,9 +130,14 @@ impl Reachable {
         &self.files
     }
 
-    /// Entries kept in mind: files, lists and manifests.
+    /// What the files are called.
+    pub(super) fn names(&self) -> &OtherNames {
+        &self.names
+    }
+
+    /// Entries kept in mind: files, their names, lists and manifests.
     pub(super) fn entries(&self) -> usize {
-        self.files.len() + self.lists.len() + self.manifests.len()
+        self.files.len() + self.names.len() + self.lists.len() + self.manifests.len()
     }
 
     /// Adds all that the metadata names itself, and all that its snapshots reach. What an earlier call has read is not
@@ -122,17 +153,25 @@ impl Reachable {
         loaded: &Arc<LoadedTable>,
         wanted: impl Fn(i64) -> bool,
     ) -> Result<Self> {
+        let mut named = Vec::new();
         for file in metadata_files(loaded)? {
-            self.add(file)?;
+            self.add(file, None)?;
+            named.push(file);
         }
-        for statistics in statistics_files(loaded).iter().filter(|s| wanted(s.snapshot_id)) {
-            self.add(&statistics.path)?;
+        let statistics = statistics_files(loaded);
+        for statistics in statistics.iter().filter(|s| wanted(s.snapshot_id)) {
+            self.add(&statistics.path, None)?;
+            named.push(&statistics.path);
         }
         let mut lists = Vec::new();
         for snapshot in loaded.metadata.snapshots().filter(|s| wanted(s.snapshot_id())) {
             if snapshot.manifest_list().is_empty() || self.lists.insert(snapshot.manifest_list())? {
                 lists.push(snapshot.clone());
             }
+        }
+        named.extend(lists.iter().map(|s| s.manifest_list()));
+        for (_, identity) in identities_of(store, named.into_iter()).await? {
+            self.names.note_identity(identity);
         }
         let mut manifests = Vec::new();
         let mut read = stream::iter(lists)
@@ -143,7 +182,7 @@ impl Reachable {
             .buffer_unordered(READS);
         while let Some((snapshot, found)) = read.try_next().await? {
             if !snapshot.manifest_list().is_empty() {
-                self.add(snapshot.manifest_list())?;
+                self.add(snapshot.manifest_list(), None)?;
             }
             for manifest in found {
                 if self.manifests.insert(&manifest.manifest_path)? {
@@ -156,12 +195,13 @@ impl Reachable {
     }
 
     async fn with_manifests(mut self, store: &StoreRef, manifests: Vec<ManifestFile>) -> Result<Self> {
-        let mut read = stream::iter(manifests).map(|m| entries_of(store.clone(), m)).buffer_unordered(READS);
-        while let Some((manifest, entries)) = read.try_next().await? {
-            self.add(&manifest.manifest_path)?;
+        let mut read = stream::iter(manifests).map(|m| identified(store.clone(), m)).buffer_unordered(READS);
+        while let Some((manifest, entries, identities)) = read.try_next().await? {
+            self.add(&manifest.manifest_path, None)?;
+            identities.into_iter().for_each(|identity| self.names.note_identity(identity));
             for entry in entries {
                 if entry.live {
-                    self.add(&entry.file_path)?;
+                    self.add(&entry.file_path, Some(entry.file_size_bytes))?;
                 } else if let Some(evidence) = &mut self.evidence {
                     evidence.left.insert(&entry.file_path)?;
                     evidence.progress.note(&entry.file_path);
@@ -172,18 +212,23 @@ impl Reachable {
         Ok(self)
     }
 
-    /// Adds one file.
-    pub(super) fn add(&mut self, path: &str) -> Result<()> {
+    /// Adds one file, of a size that is known or not.
+    fn add(&mut self, path: &str, size: Option<u64>) -> Result<()> {
         let canonical = CanonicalPath::parse(path)?;
         if self.outside_only {
             if self.scope.directory(&canonical).is_none() {
                 self.files.insert_fingerprint(Fingerprint::of_text(key_of(&canonical)));
+            }
+            // On local disks a link may lead from another table's directory into this one's.
+            if is_local(path) || self.scope.directory(&canonical).is_none() {
+                self.names.note(path, size);
             }
             return Ok(());
         }
         if !self.files.insert_fingerprint(Fingerprint::of_text(canonical.as_str())) {
             return Ok(());
         }
+        self.names.note(path, size);
         if let Some(evidence) = &mut self.evidence {
             evidence.progress.note(path);
         }
@@ -205,6 +250,19 @@ impl Reachable {
             return Ok(true);
         }
         checksum_subject(path).map_or(Ok(false), |subject| self.files.contains(&subject))
+    }
+
+    /// For each file, which is not reachable by its own path, whether it is by another one.
+    pub(super) async fn likenesses(&self, store: &StoreRef, files: &[&Doomed]) -> Result<Vec<Likeness>> {
+        let identities = identities_of(store, files.iter().map(|file| file.path.as_str())).await?;
+        let identities: HashMap<String, FileIdentity> = identities.into_iter().collect();
+        let likeness = |file: &&Doomed| {
+            // Metadata that tells no size of a file says 0.
+            let by_name = self.names.by_name(&file.path, Some(file.bytes).filter(|bytes| *bytes > 0));
+            let by_identity = identities.get(&file.path).map_or(Likeness::None, |found| self.names.by_identity(*found));
+            by_name.max(by_identity)
+        };
+        Ok(files.iter().map(likeness).collect())
     }
 
     /// Whether a manifest has been read.

@@ -1,6 +1,7 @@
 //! Orphan removal: list, compare, prove, then delete. Detection is complete before deletion starts; any retained
 //! metadata that cannot be read, any doubt whose files these are, and nothing is deleted.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
@@ -9,13 +10,14 @@ use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument;
 
 use super::clocks::clock_apart;
-use super::deletion::{Deleter, Doomed, grow};
+use super::deletion::{Deleter, Doomed, grow, two_names};
 use super::elsewhere::{Answer, Elsewhere, Suspects};
 use super::listing::{Comparison, Listing};
 use super::once_referenced::OnceReferenced;
-use super::ownership::{check_metadata_files, compare_with_neighbours};
-use super::reachable::{READS, Reachable, Scope, entries_of};
-use super::report::{FileKind, OrphanReport, Refused};
+use super::other_names::{Likeness, OtherNames};
+use super::ownership::{check_metadata_files, compare_with_neighbours, date_metadata_files};
+use super::reachable::{READS, Reachable, entries_of};
+use super::report::{FileKind, OrphanReport, Refused, Tally};
 use crate::clock::Stopwatch;
 use crate::error::{ErrorKind, Result};
 use crate::plan::expire_snapshots::ahead_of_clock;
@@ -66,6 +68,15 @@ impl OrphanRequest<'_> {
             run_timeout_ms: millis(self.run_timeout),
         }
     }
+
+    fn comparison<'a>(
+        &'a self,
+        reachable: &'a Reachable,
+        names: &'a NamesInUse,
+        rules: &'a OrphanRules,
+    ) -> Comparison<'a> {
+        Comparison { reachable, names, rules, is_active: self.is_active, candidates_max: self.candidates_max }
+    }
 }
 
 /// Finds orphan files and says what would become of them, and why. Deletes nothing.
@@ -79,17 +90,18 @@ pub async fn find_orphan_files(table: &TableHandle, request: &OrphanRequest<'_>)
 /// Finds orphan files and deletes those that may go. Errors and refusals are in the report.
 pub async fn remove_orphan_files(table: &TableHandle, request: &OrphanRequest<'_>) -> OrphanReport {
     let mut stopwatch = Stopwatch::start();
-    let Found { mut report, doomed, known, turn: _turn, .. } = match find(table, request, &mut stopwatch).await {
-        Ok(found) => found,
-        Err(error) => {
-            let error = Some(error.context("find orphan files (nothing was deleted)"));
-            return OrphanReport { error, phases_ms: stopwatch.times(), ..OrphanReport::default() };
-        }
-    };
+    let Found { mut report, doomed, proofs_stay, known, turn: _turn, .. } =
+        match find(table, request, &mut stopwatch).await {
+            Ok(found) => found,
+            Err(error) => {
+                let error = Some(error.context("find orphan files (nothing was deleted)"));
+                return OrphanReport { error, phases_ms: stopwatch.times(), ..OrphanReport::default() };
+            }
+        };
     if let Some((table, reachable)) = known {
         stopwatch.end("check");
         let deleter = Deleter::new(table, reachable, Proof::Orphan);
-        delete(deleter, doomed, &mut report).instrument(phase_span!("delete")).await;
+        delete(deleter, doomed, proofs_stay, &mut report).instrument(phase_span!("delete")).await;
         stopwatch.end("delete");
     }
     report.phases_ms = stopwatch.times();
@@ -104,6 +116,8 @@ struct Found {
     suspects: Vec<(Doomed, Garbage)>,
     /// What may go, what lists other files last.
     doomed: Vec<Doomed>,
+    /// Not all files could be taken: those that prove something about the rest stay for the next run.
+    proofs_stay: bool,
     /// The table as last loaded and what it reaches; `None` if the run was refused.
     known: Option<(TableHandle, Reachable)>,
     /// Held while files are deleted.
@@ -148,13 +162,7 @@ async fn find(table: &TableHandle, request: &OrphanRequest<'_>, stopwatch: &mut 
     let reachable = reachable.with_table(&table.store, &table.loaded).await?;
     let names = NamesInUse::of(&table.loaded)?;
     let rules = request.rules();
-    let comparison = Comparison {
-        reachable: &reachable,
-        names: &names,
-        rules: &rules,
-        is_active: request.is_active,
-        candidates_max: request.candidates_max,
-    };
+    let comparison = request.comparison(&reachable, &names, &rules);
     let listed = comparison.list(&table.store, &left_out).instrument(phase_span!("list")).await;
     stopwatch.end("list");
     let mut listing = match listed? {
@@ -168,22 +176,33 @@ async fn find(table: &TableHandle, request: &OrphanRequest<'_>, stopwatch: &mut 
     // Checkpoint manifests first, the metadata after them: what moves from the one to the other is seen in between.
     let (checkpointed, checkpoints_known) = read_checkpoints(&table, &listing).await?;
     let (table, reachable) = grow(&table, reachable).await?;
-    let candidates = drop_referenced(&mut listing, &reachable, &checkpointed)?;
+    let mut candidates =
+        drop_referenced(std::mem::take(&mut listing.candidates), &mut listing.kept, &reachable, &checkpointed)?;
     let names = NamesInUse::of(&table.loaded)?;
     let mut progress = reachable.progress();
     let once = OnceReferenced::search(&table, &reachable, &listing.lists, &mut progress).await?;
+    let dated = date_metadata_files(&table.store, &candidates, request.now_ms).await;
     let evidence = Evidence {
         names: &names,
         progress: &progress,
         once_referenced: &|path| Ok(reachable.has_left(path)? || once.contains(path)?),
         is_active: request.is_active,
-        hidden: &|path| Ok(hidden_below(reachable.scope(), &CanonicalPath::parse(path)?)),
+        hidden: &|path| Ok(reachable.scope().hides(&CanonicalPath::parse(path)?)),
         in_location: &|path| Ok(reachable.scope().directory(&CanonicalPath::parse(path)?) == Some(0)),
+        last_updated_ms: &|path| dated.get(path).copied(),
         checkpoints_known,
     };
-    let mut found = Found::default();
+    if listing.unlikely_left_out && !listing.metadata_backlog {
+        let comparison = request.comparison(&reachable, &names, &rules);
+        let proven = comparison.list_proven(&table.store, &left_out, &evidence, &candidates, &mut listing.kept).await?;
+        candidates.extend(drop_referenced(proven, &mut listing.kept, &reachable, &checkpointed)?);
+    }
+    let mut found = Found { proofs_stay: listing.likely_left_out && !listing.metadata_backlog, ..Found::default() };
     for file in candidates {
         judge_candidate(file, &rules, &evidence, &mut listing, &mut found)?;
+    }
+    if let Some(refused) = spare_other_names(&table, &reachable, &mut listing, &mut found).await? {
+        return Ok(Found::refused(refused));
     }
     spare_what_others_need(request.elsewhere, &table, &mut listing, &mut found).await?;
     found.doomed.sort_by(|a, b| (a.kind, &a.path).cmp(&(b.kind, &b.path)));
@@ -208,9 +227,21 @@ fn leave_for_later(listing: &mut Listing) {
 }
 
 /// Files that manifests of Flink checkpoints refer to: written, and to be committed when the job comes back.
-/// `false` if some manifest could not be read.
-async fn read_checkpoints(table: &TableHandle, listing: &Listing) -> Result<(PathSet, bool)> {
-    let (mut files, mut all_known) = (PathSet::default(), !listing.checkpoints_overflow);
+#[derive(Default)]
+struct Checkpointed {
+    files: PathSet,
+    names: OtherNames,
+}
+
+impl Checkpointed {
+    fn may_contain(&self, file: &ListedFile) -> Result<bool> {
+        Ok(self.files.contains(&file.path)? || self.names.by_name(&file.path, Some(file.size)) != Likeness::None)
+    }
+}
+
+/// What checkpoints know of; `false` if some manifest could not be read.
+async fn read_checkpoints(table: &TableHandle, listing: &Listing) -> Result<(Checkpointed, bool)> {
+    let (mut known, mut all_known) = (Checkpointed::default(), !listing.checkpoints_overflow);
     let mut read = stream::iter(listing.checkpoints.clone())
         .map(|f| entries_of(table.store.clone(), uncommitted_manifest(f)))
         .buffer_unordered(READS);
@@ -219,7 +250,8 @@ async fn read_checkpoints(table: &TableHandle, listing: &Listing) -> Result<(Pat
             Ok((_, entries)) => {
                 for entry in entries {
                     // Whatever the entry's status: a checkpoint may yet use it.
-                    files.insert(&entry.file_path)?;
+                    known.files.insert(&entry.file_path)?;
+                    known.names.note(&entry.file_path, Some(entry.file_size_bytes));
                 }
             }
             // Its job has committed it or given it up since the listing.
@@ -230,7 +262,7 @@ async fn read_checkpoints(table: &TableHandle, listing: &Listing) -> Result<(Pat
             }
         }
     }
-    Ok((files, all_known))
+    Ok((known, all_known))
 }
 
 /// A manifest of which nothing is known but its path and size.
@@ -255,14 +287,19 @@ fn uncommitted_manifest(file: ListedFile) -> ManifestFile {
     }
 }
 
-/// The candidates that still nothing refers to.
-fn drop_referenced(listing: &mut Listing, reachable: &Reachable, checkpointed: &PathSet) -> Result<Vec<ListedFile>> {
-    let mut candidates = Vec::with_capacity(listing.candidates.len());
-    for file in std::mem::take(&mut listing.candidates) {
+/// The files that still nothing refers to.
+fn drop_referenced(
+    files: Vec<ListedFile>,
+    kept: &mut BTreeMap<Kept, Tally>,
+    reachable: &Reachable,
+    checkpointed: &Checkpointed,
+) -> Result<Vec<ListedFile>> {
+    let mut candidates = Vec::with_capacity(files.len());
+    for file in files {
         if reachable.contains(&file.path)? {
-            listing.kept.entry(Kept::ReferencedMeanwhile).or_default().add(file.size);
-        } else if checkpointed.contains(&file.path)? {
-            listing.kept.entry(Kept::FlinkCheckpoint).or_default().add(file.size);
+            kept.entry(Kept::ReferencedMeanwhile).or_default().add(file.size);
+        } else if checkpointed.may_contain(&file)? {
+            kept.entry(Kept::FlinkCheckpoint).or_default().add(file.size);
         } else {
             candidates.push(file);
         }
@@ -288,12 +325,28 @@ fn judge_candidate(
     Ok(())
 }
 
-/// Whether a name on the way from the table's directory begins with `_` or `.`, as those of files do that engines keep for
-/// themselves (checkpoints, staging, markers). Directories of partitions (`_field=value`) may be named so too.
-fn hidden_below(scope: &Scope, path: &CanonicalPath) -> bool {
-    let Some(directory) = scope.directory(path).and_then(|index| scope.directories.get(index)) else { return false };
-    let below = path.as_str().strip_prefix(directory.1.as_str()).unwrap_or_default();
-    below.split('/').any(|name| name.starts_with(['_', '.']) && !name.contains('='))
+/// Takes out the suspects that metadata may name by another path. A refusal if it does so for one of them: then the listing and
+/// the metadata speak of the same files by different names.
+async fn spare_other_names(
+    table: &TableHandle,
+    reachable: &Reachable,
+    listing: &mut Listing,
+    found: &mut Found,
+) -> Result<Option<Refused>> {
+    let suspects = std::mem::take(&mut found.suspects);
+    let files: Vec<&Doomed> = suspects.iter().map(|(file, _)| file).collect();
+    let likenesses = reachable.likenesses(&table.store, &files).await?;
+    if let Some((file, _)) = files.iter().zip(&likenesses).find(|(_, likeness)| **likeness == Likeness::Surely) {
+        return Ok(Some(Refused { reason: "other_name", detail: two_names(table, &file.path).await }));
+    }
+    for (suspect, likeness) in suspects.into_iter().zip(likenesses) {
+        if likeness == Likeness::None {
+            found.suspects.push(suspect);
+        } else {
+            listing.kept.entry(Kept::OtherName).or_default().add(suspect.0.bytes);
+        }
+    }
+    Ok(None)
 }
 
 /// Dooms the suspects that no other table needs; none of them, and the run is refused, if that cannot be told.
@@ -307,8 +360,8 @@ async fn spare_what_others_need(
     if suspects.is_empty() {
         return Ok(());
     }
-    let paths = suspects.iter().map(|(file, _)| file.path.clone()).collect();
-    let Answer { needed, refused, turn } = elsewhere.referenced(Suspects::new(&table.loaded, paths)?).await;
+    let files = suspects.iter().map(|(file, _)| (file.path.clone(), file.bytes));
+    let Answer { needed, refused, turn } = elsewhere.referenced(Suspects::new(&table.loaded, files)?).await;
     let mut needed = needed.into_iter();
     for (file, garbage) in suspects {
         let needed = needed.next().unwrap_or(true);
@@ -332,20 +385,19 @@ fn finish(found: &mut Found, listing: Listing) {
     report.referenced = listing.referenced;
     for (kept, tally) in &listing.kept {
         if !kept.is_protection() {
-            report.orphans.files += tally.files;
-            report.orphans.bytes = report.orphans.bytes.saturating_add(tally.bytes);
+            report.orphans.absorb(*tally);
         }
     }
     report.kept = listing.kept;
 }
 
 /// Deletes stage by stage; a stage that is not complete keeps the files that prove it.
-async fn delete(mut deleter: Deleter, doomed: Vec<Doomed>, report: &mut OrphanReport) {
+async fn delete(mut deleter: Deleter, doomed: Vec<Doomed>, proofs_stay: bool, report: &mut OrphanReport) {
     let (proofs, content): (Vec<_>, Vec<_>) = doomed.into_iter().partition(|f| f.kind.is_proof());
     let mut sum = deleter.delete(&content).await;
     for kind in [FileKind::Manifest, FileKind::ManifestList, FileKind::MetadataFile] {
         let stage: Vec<Doomed> = proofs.iter().filter(|f| f.kind == kind).cloned().collect();
-        if sum.is_complete() {
+        if sum.is_complete() && !proofs_stay {
             sum.absorb(deleter.delete(&stage).await);
         } else {
             for file in &stage {
@@ -353,10 +405,10 @@ async fn delete(mut deleter: Deleter, doomed: Vec<Doomed>, report: &mut OrphanRe
             }
         }
     }
-    if sum.referenced.files > 0 {
-        let meanwhile = report.kept.entry(Kept::ReferencedMeanwhile).or_default();
-        meanwhile.files += sum.referenced.files;
-        meanwhile.bytes = meanwhile.bytes.saturating_add(sum.referenced.bytes);
+    for (kept, tally) in [(Kept::ReferencedMeanwhile, sum.referenced), (Kept::OtherName, sum.other_name)] {
+        if tally.files > 0 {
+            report.kept.entry(kept).or_default().absorb(tally);
+        }
     }
     report.deleted = sum.deleted;
     report.failed = sum.failed;

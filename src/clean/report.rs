@@ -27,6 +27,18 @@ impl Tally {
         self.files += 1;
         self.bytes = self.bytes.saturating_add(bytes);
     }
+
+    /// Counts one file less.
+    pub(super) fn take_out(&mut self, bytes: u64) {
+        self.files = self.files.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    /// Counts these files as well.
+    pub(super) fn absorb(&mut self, other: Self) {
+        self.files += other.files;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
 }
 
 /// Kinds of files, in the order in which they are deleted: what lists others goes after what it lists, since it is the
@@ -129,7 +141,7 @@ pub struct ExpireReport {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Refused {
     /// Stable name: `disabled`, `gc_disabled`, `clock_skew`, `shared_location`, `prefix_mismatch`, `listing_mismatch`,
-    /// `neighbour_unreadable`, `registered_twice`.
+    /// `neighbour_unreadable`, `registered_twice`, `other_name`.
     pub reason: &'static str,
     /// For a person: what was found, and the cure.
     pub detail: String,

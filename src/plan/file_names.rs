@@ -3,7 +3,7 @@
 //! Iceberg's Java writers name content files `<part>-<task>-<operation UUID>-<count>[-<suffix>].<extension>`, where one
 //! writer counts up and hands all files of a count range to one commit; commits name manifests `<commit UUID>-m<n>.avro`
 //! and manifest lists `snap-<snapshot id>-<attempt>-<commit UUID>.avro`; catalogs name metadata files
-//! `<version>-<UUID>[.gz].metadata.json` or `v<version>.metadata.json`.
+//! `<version>-<UUID>[.gz].metadata.json` or `v<version>.metadata.json`, some `<UUID>.metadata.json`.
 
 use hashbrown::{HashMap, HashSet};
 use uuid::Uuid;
@@ -93,22 +93,112 @@ pub fn manifest_commit(name: &str) -> Option<Uuid> {
     Some(commit).filter(|c| numbered && c.len() == 36).and_then(|c| Uuid::try_parse(c).ok())
 }
 
-/// Whether writers of tables make files with such a name: data, deletes, deletion vectors, statistics, metadata.
+/// Whether writers of tables make files with such a name. The list is closed: data and delete files and partition statistics by
+/// the names of their formats (`.parq` is Impala's), manifests and lists (`.avro`), deletion vectors (`.puffin`), statistics
+/// (`<..>-<UUID>.stats`), and metadata, compressed or not. Archives and exports in other formats are none.
 pub fn is_of_a_table(name: &str) -> bool {
-    const ENDINGS: [&str; 7] = [".parquet", ".orc", ".avro", ".puffin", ".stats", ".metadata.json", ".gz"];
+    const ENDINGS: [&str; 5] = [".parquet", ".parq", ".orc", ".avro", ".puffin"];
     let name = name.to_ascii_lowercase();
     ENDINGS.iter().any(|ending| name.ends_with(ending))
+        || is_metadata_file(&name)
+        || (name.ends_with(".stats") && before_uuid(&name).is_some())
+}
+
+/// Whether runs of this project make files with such a name: those of tables, and the temporary ones beside local files.
+pub fn is_of_a_run(name: &str) -> bool {
+    let unfinished = name.strip_prefix('.').and_then(|n| n.strip_suffix(".tmp")).and_then(|n| n.rsplit_once('.'));
+    is_of_a_table(unfinished.map_or(name, |(name, _)| name))
+}
+
+/// What stands in a name before the first UUID in it, if there is one.
+fn before_uuid(name: &str) -> Option<&str> {
+    let bytes = name.as_bytes();
+    let hyphenated = |at: usize| [8, 13, 18, 23].iter().all(|hyphen| bytes.get(at + hyphen) == Some(&b'-'));
+    let is_uuid = |at: &usize| hyphenated(*at) && name.get(*at..at + 36).is_some_and(|u| Uuid::try_parse(u).is_ok());
+    name.get(..(0..bytes.len().saturating_sub(35)).find(is_uuid)?)
+}
+
+/// Whether no two files have this name: before its UUID there are numbers only, and words that writers of tables use there.
+/// Engines that know no Iceberg write the UUID of a job into the names of all its files, which repeat in each partition.
+fn is_unique(name: &str) -> bool {
+    const WORDS: [&str; 4] = ["snap-", "icewright-", "optimized-m-", "partition-stats-"];
+    let name = name.to_ascii_lowercase();
+    let numbers =
+        before_uuid(&name).map(|words| WORDS.iter().fold(words.to_owned(), |rest, w| rest.replacen(w, "", 1)));
+    numbers.is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit() || b == b'-'))
+}
+
+/// A file name as it compares to the names that other stores, or other spellings, may give the same file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoldedName {
+    /// Letters and digits of the name, percent-decoded and in lower case; accented letters, which have several spellings, are left out.
+    pub text: String,
+    /// Whether no two files have this name, as writers of tables see to by a UUID.
+    pub is_unique: bool,
+}
+
+impl FoldedName {
+    /// Folds the last segment of a path.
+    pub fn of(path: &str) -> Self {
+        let mut name = file_name(path).to_owned();
+        while let Some(decoded) = percent_decoded(&name) {
+            name = decoded;
+        }
+        let mut text = String::with_capacity(name.len());
+        let mut after_letter = false;
+        for c in name.chars().flat_map(char::to_lowercase) {
+            // An accent belongs to the letter before it; the two may also be spelt as one character.
+            if after_letter && ('\u{300}'..='\u{36f}').contains(&c) {
+                text.pop();
+            }
+            after_letter = c.is_ascii_alphanumeric();
+            if after_letter {
+                text.push(c);
+            }
+        }
+        Self { text, is_unique: is_unique(&name) }
+    }
+}
+
+/// The text with `%xx` decoded once; `None` if there is nothing to decode.
+fn percent_decoded(text: &str) -> Option<String> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let hex = |b: u8| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok());
+        match rest {
+            [b'%', high, low, after @ ..] if hex(*high).is_some() && hex(*low).is_some() => {
+                decoded.push((hex(*high)? << 4) | hex(*low)?);
+                rest = after;
+            }
+            _ => {
+                decoded.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    (decoded.len() < text.len()).then(|| String::from_utf8_lossy(&decoded).into_owned())
 }
 
 /// Whether a file is table metadata, by its name.
 pub fn is_metadata_file(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
     name.ends_with(".metadata.json") || name.ends_with(".metadata.json.gz")
+}
+
+/// Whether a metadata file's name is nothing but a UUID, as some catalogs name them.
+pub fn is_unnumbered_metadata(name: &str) -> bool {
+    metadata_stem(name).is_some_and(|stem| stem.len() == 36 && Uuid::try_parse(stem).is_ok())
+}
+
+fn metadata_stem(name: &str) -> Option<&str> {
+    let stem = name.strip_suffix(".gz").unwrap_or(name).strip_suffix(".metadata.json")?;
+    Some(stem.strip_suffix(".gz").unwrap_or(stem))
 }
 
 /// The version of a metadata file, by its name: counted by catalogs (`true`) or by Hadoop tables (`false`).
 pub fn metadata_version(name: &str) -> Option<(bool, u64)> {
-    let stem = name.strip_suffix(".gz").unwrap_or(name).strip_suffix(".metadata.json")?;
-    let stem = stem.strip_suffix(".gz").unwrap_or(stem);
+    let stem = metadata_stem(name)?;
     if let Some(version) = stem.strip_prefix('v') {
         return Some((false, version.parse().ok()?));
     }
@@ -186,7 +276,99 @@ mod tests {
     }
 
     #[test]
+    fn names_of_table_files_are_a_closed_list() {
+        for own in [
+            "x.parquet",
+            "X.PARQUET",
+            "1a-0_7_data.0.parq",
+            "x.snappy.parquet",
+            "x.orc",
+            "x-m0.avro",
+            "x-deletes.puffin",
+            "v1.metadata.json",
+            "v1.gz.metadata.json",
+            "v1.metadata.json.gz",
+        ] {
+            assert!(is_of_a_table(own), "{own}");
+        }
+        assert!(is_of_a_table(&format!("77-{UUID}.stats")));
+        for foreign in [
+            "backup.tar.gz",
+            "dump.sql.gz",
+            "events.json.gz",
+            "x.parquet.gz",
+            "x.avro.gz",
+            "metadata.json",
+            "gc.stats",
+            "x.parquet.bak",
+            "parquet",
+            "x.zst",
+            "x.json",
+            "_SUCCESS",
+            "",
+        ] {
+            assert!(!is_of_a_table(foreign), "{foreign}");
+        }
+        let run = format!("00000-1-icewright-{UUID}-00001");
+        assert!(is_of_a_run(&format!("{run}.parquet")) && is_of_a_run(&format!(".{run}.parquet.{UUID}.tmp")));
+        assert!(!is_of_a_run(&format!("{run}.log.gz")) && !is_of_a_run(&format!(".{run}.gz.{UUID}.tmp")));
+    }
+
+    #[test]
+    fn spellings_of_one_name_fold_to_one() {
+        let folded = |name: &str| FoldedName::of(&format!("s3://b/t/{name}")).text;
+        for same in [
+            ["a b.parquet", "a%20b.parquet"],
+            ["a b.parquet", "a%2520b.parquet"],
+            ["a b.parquet", "a+b.parquet"],
+            ["A.PARQUET", "a.parquet"],
+            ["caf\u{e9}1.parquet", "cafe\u{301}1.parquet"],
+            ["\u{1ebf}1", "e\u{302}\u{301}1"],
+            ["x\u{3ac}1", "x\u{3b1}\u{301}1"],
+            ["caf%C3%A9", "caf\u{e9}"],
+        ] {
+            assert_eq!(folded(same[0]), folded(same[1]), "{same:?}");
+        }
+        assert_ne!(folded("a1.parquet"), folded("a2.parquet"));
+        assert_eq!(folded("50%.parquet%2"), "50parquet2");
+    }
+
+    #[test]
+    fn names_that_engines_without_iceberg_repeat_are_not_unique() {
+        let is_unique = |name: &str| FoldedName::of(name).is_unique;
+        for name in [
+            "00003-17-{}-00012.parquet",
+            "00000-7-{}.parquet",
+            "00000-1-icewright-{}-00007.parquet",
+            "{}-m0.avro",
+            "optimized-m-{}.avro",
+            "snap-5-1-{}.avro",
+            "00001-{}.metadata.json",
+            "77-{}.stats",
+        ] {
+            assert!(is_unique(&name.replace("{}", UUID)), "{name}");
+            assert!(is_unique(&name.replace("{}", &UUID.to_uppercase().replace('-', "%2D"))), "{name}");
+        }
+        for name in [
+            "part-00000-{}.c000.snappy.parquet",
+            "part-00000-{}-c000.zstd.parquet",
+            "data_{}_008_4_0.snappy.parquet",
+            "000000_0",
+            "v1.metadata.json",
+            "version-hint.text",
+            "x",
+        ] {
+            assert!(!is_unique(&name.replace("{}", UUID)), "{name}");
+        }
+        assert!(!is_unique(&UUID[..35]));
+    }
+
+    #[test]
     fn names_of_metadata_are_cut_up() {
+        assert!(is_unnumbered_metadata(&format!("{UUID}.metadata.json")));
+        assert!(is_unnumbered_metadata(&format!("{UUID}.gz.metadata.json")));
+        assert!(!is_unnumbered_metadata(&format!("00001-{UUID}.metadata.json")));
+        assert!(!is_unnumbered_metadata(&format!("{UUID}-backup.metadata.json")));
         assert_eq!(metadata_version(&format!("00012-{UUID}.metadata.json")), Some((true, 12)));
         assert_eq!(metadata_version(&format!("00012-{UUID}.gz.metadata.json")), Some((true, 12)));
         assert_eq!(metadata_version("v7.metadata.json.gz"), Some((false, 7)));

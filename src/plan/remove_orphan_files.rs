@@ -5,9 +5,10 @@
 //! or left by a writer that has committed past it. Anything else may be the uncommitted work of a slow writer and must
 //! reach [`OrphanRules::unproven_min_age_ms`]. Some files go at no age.
 //!
-//! No name is hidden: files and directories beginning with `_` or `.` are judged like any other, on both sides of the
-//! comparison. The one exception is `.<name>.crc`, a checksum that Hadoop's local file system puts beside `<name>`: it
-//! shares the fate of the file it belongs to.
+//! Without a proof a file also stays if its name is none that writers of tables give ([`file_names::is_of_a_table`]), or if it lies
+//! below a name that begins with `_` or `.`, where engines keep what is theirs; directories of partitions (`_field=value`) are
+//! no such place. What is referenced is referenced wherever it lies. `.<name>.crc`, a checksum that Hadoop's local file system puts
+//! beside `<name>`, shares the fate of the file it belongs to.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +17,7 @@ use crate::catalog::LoadedTable;
 use crate::error::Result;
 use crate::run_id::RunId;
 use crate::storage::ListedFile;
-use crate::table::references::{flink_job_ids, metadata_files};
+use crate::table::references::{CLOCK_SKEW_LIMIT_MS, flink_job_ids, metadata_files};
 
 /// Ages and the time they count from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +53,7 @@ pub enum Garbage {
     OnceReferenced,
     /// Its writer, or the commit that made it, has committed something later.
     WriterCommittedPast,
-    /// A metadata file older than every file in the metadata log.
+    /// A metadata file of this table older than every file in the metadata log, by its version or by what it says itself.
     FellOutOfMetadataLog,
     /// Without proof, but older than the longest writer is expected to take.
     Unproven,
@@ -76,9 +77,10 @@ pub enum Kept {
     VersionHint,
     /// A metadata file at or after the current version: a commit may be under way.
     NewerMetadata,
-    /// A metadata file without a version in its name.
+    /// A metadata file without a version in its name that does not tell its age either.
     MetadataVersionUnknown,
-    /// Lies in an external data or metadata directory, which other tables may share, and is not provably this table's.
+    /// Lies in an external data or metadata directory, which tables that are not known here may share, and is not provably this
+    /// table's.
     ExternalDirectory,
     /// Not below a directory of the table.
     OutsideTable,
@@ -100,6 +102,8 @@ pub enum Kept {
     Hidden,
     /// By its name no file that writers of tables make.
     Foreign,
+    /// May be a file that metadata names by another path.
+    OtherName,
 }
 
 impl Kept {
@@ -115,7 +119,8 @@ impl Kept {
             | Self::ReferencedMeanwhile
             | Self::ReferencedElsewhere
             | Self::Hidden
-            | Self::Foreign => true,
+            | Self::Foreign
+            | Self::OtherName => true,
             Self::TooYoung
             | Self::Unproven
             | Self::UnknownAge
@@ -126,6 +131,14 @@ impl Kept {
             | Self::NeighbourUnreadable
             | Self::RunLimit => false,
         }
+    }
+
+    /// Whether proof that comes to light later may let the file go in the same run.
+    pub fn awaits_proof(self) -> bool {
+        matches!(
+            self,
+            Self::Unproven | Self::Hidden | Self::Foreign | Self::ExternalDirectory | Self::MetadataVersionUnknown
+        )
     }
 }
 
@@ -144,6 +157,10 @@ pub struct NamesInUse {
     flink_jobs: BTreeSet<String>,
     current_version: Option<(bool, u64)>,
     oldest_version: Option<u64>,
+    last_updated_ms: i64,
+    oldest_logged_ms: i64,
+    /// What stands below the hash in the paths of data files, if they lie outside of the location in the layout for object storage.
+    context: Option<String>,
 }
 
 impl NamesInUse {
@@ -154,7 +171,16 @@ impl NamesInUse {
         let current_version = versions.first().copied().flatten();
         let same_kind = |v: &(bool, u64)| Some(v.0) == current_version.map(|c| c.0);
         let oldest_version = versions.into_iter().flatten().filter(same_kind).map(|(_, n)| n).min();
-        Ok(Self { flink_jobs: flink_job_ids(loaded), current_version, oldest_version })
+        let last_updated_ms = loaded.metadata.last_updated_ms();
+        let logged = loaded.metadata.metadata_log().iter().map(|entry| entry.timestamp_ms);
+        Ok(Self {
+            flink_jobs: flink_job_ids(loaded),
+            current_version,
+            oldest_version,
+            last_updated_ms,
+            oldest_logged_ms: logged.min().unwrap_or(last_updated_ms).min(last_updated_ms),
+            context: object_storage_context(loaded),
+        })
     }
 
     /// Whether the file's name begins with the id of a Flink job that has committed to this table.
@@ -171,6 +197,30 @@ impl NamesInUse {
             _ => Err(Kept::MetadataVersionUnknown),
         }
     }
+
+    /// The same for a metadata file without a version in its name, by the time at which it says the table was last updated.
+    fn dated_metadata_file(&self, last_updated_ms: i64) -> Result<bool, Kept> {
+        if last_updated_ms >= self.last_updated_ms {
+            return Err(Kept::NewerMetadata);
+        }
+        // Writers' clocks differ.
+        Ok(last_updated_ms < self.oldest_logged_ms.saturating_sub(CLOCK_SKEW_LIMIT_MS))
+    }
+
+    /// Whether this table's runs put files into external directories by such paths. In the layout for object storage many tables
+    /// share a data path, and the paths name the table.
+    fn is_path_of_a_run(&self, path: &str) -> bool {
+        let is_content = !file_name(path).to_ascii_lowercase().ends_with(".avro");
+        self.context.as_ref().is_none_or(|context| !is_content || path.contains(&format!("/{context}/")))
+    }
+}
+
+fn object_storage_context(loaded: &LoadedTable) -> Option<String> {
+    let properties = loaded.metadata.properties();
+    properties.get("write.object-storage.enabled").filter(|v| v.trim().eq_ignore_ascii_case("true"))?;
+    let mut last = loaded.metadata.location().rsplit('/').filter(|s| !s.is_empty());
+    let name = last.next()?;
+    Some(last.next().map_or_else(|| name.to_owned(), |parent| format!("{parent}/{name}")))
 }
 
 /// What is known about unreferenced files.
@@ -187,6 +237,9 @@ pub struct Evidence<'a> {
     pub hidden: &'a (dyn Fn(&str) -> Result<bool> + Sync),
     /// Whether the file lies in the table's location, which no other table shares.
     pub in_location: &'a (dyn Fn(&str) -> Result<bool> + Sync),
+    /// When a metadata file of this table, without a version in its name, says that the table was last updated, in milliseconds
+    /// since the epoch. `None`: it was not looked into.
+    pub last_updated_ms: &'a (dyn Fn(&str) -> Option<i64> + Sync),
     /// Whether everything that Flink checkpoints refer to is known.
     pub checkpoints_known: bool,
 }
@@ -208,7 +261,16 @@ pub fn judge(file: &ListedFile, rules: &OrphanRules, evidence: &Evidence<'_>) ->
     let old = rules.older(modified_ms, rules.unproven_min_age_ms);
     let external = !(evidence.in_location)(&file.path)?;
     Ok(match garbage {
-        // A run's id does not say which table the run worked on, so it proves nothing where tables share a directory.
+        Garbage::RunOver if !file_names::is_of_a_run(file_name(path)) => Verdict::Keep(Kept::Foreign),
+        // A run's id does not say which table the run worked on. External directories that another known table has are not even
+        // listed, and all of them are asked; against one that is not known stand the path's form and the long age.
+        Garbage::RunOver if external && evidence.names.is_path_of_a_run(path) => {
+            if old {
+                Verdict::Remove(Garbage::RunOver)
+            } else {
+                Verdict::Keep(Kept::Unproven)
+            }
+        }
         Garbage::Unproven | Garbage::RunOver if external => Verdict::Keep(Kept::ExternalDirectory),
         Garbage::Unproven if (evidence.hidden)(path)? => Verdict::Keep(Kept::Hidden),
         Garbage::Unproven if !file_names::is_of_a_table(file_name(path)) => Verdict::Keep(Kept::Foreign),
@@ -218,6 +280,10 @@ pub fn judge(file: &ListedFile, rules: &OrphanRules, evidence: &Evidence<'_>) ->
         proven if rules.older(modified_ms, rules.older_than_ms) => Verdict::Remove(proven),
         _ => Verdict::Keep(Kept::TooYoung),
     })
+}
+
+fn behind_the_log(is_behind: bool) -> Garbage {
+    if is_behind { Garbage::FellOutOfMetadataLog } else { Garbage::Unproven }
 }
 
 /// Which kind of garbage a file is, whatever its age, or why it goes at no age.
@@ -232,9 +298,12 @@ fn garbage(path: &str, rules: &OrphanRules, evidence: &Evidence<'_>) -> Result<R
     if file_names::is_metadata_file(name) {
         return Ok(match evidence.names.metadata_file(name) {
             Err(Kept::MetadataVersionUnknown) if (evidence.once_referenced)(path)? => Ok(Garbage::OnceReferenced),
+            Err(Kept::MetadataVersionUnknown) => match (evidence.last_updated_ms)(path) {
+                Some(updated_ms) => evidence.names.dated_metadata_file(updated_ms).map(behind_the_log),
+                None => Err(Kept::MetadataVersionUnknown),
+            },
             Err(kept) => Err(kept),
-            Ok(true) => Ok(Garbage::FellOutOfMetadataLog),
-            Ok(false) => Ok(Garbage::Unproven),
+            Ok(is_behind) => Ok(behind_the_log(is_behind)),
         });
     }
     if let Some(run) = RunId::from_file_name(path) {

@@ -22,6 +22,9 @@ fn names() -> NamesInUse {
         flink_jobs: BTreeSet::from(["a1b2c3d4e5f60718293a4b5c6d7e8f90".to_owned()]),
         current_version: Some((true, 50)),
         oldest_version: Some(40),
+        last_updated_ms: NOW - 3 * HOUR,
+        oldest_logged_ms: NOW - 50 * HOUR,
+        context: None,
     }
 }
 
@@ -31,11 +34,22 @@ struct World {
     active: Vec<RunId>,
     external: bool,
     checkpoints_known: bool,
+    context: Option<&'static str>,
+    /// What metadata files say about their age.
+    last_updated_ms: Option<i64>,
 }
 
 impl Default for World {
     fn default() -> Self {
-        Self { once: vec![], referenced: vec![], active: vec![], external: false, checkpoints_known: true }
+        Self {
+            once: vec![],
+            referenced: vec![],
+            active: vec![],
+            external: false,
+            checkpoints_known: true,
+            context: None,
+            last_updated_ms: None,
+        }
     }
 }
 
@@ -44,12 +58,13 @@ impl World {
         let mut progress = WriterProgress::default();
         self.referenced.iter().for_each(|path| progress.note(path));
         let evidence = Evidence {
-            names: &names(),
+            names: &NamesInUse { context: self.context.map(str::to_owned), ..names() },
             progress: &progress,
             once_referenced: &|path| Ok(self.once.iter().any(|name| path.ends_with(name))),
             is_active: &|run| self.active.contains(&run),
             hidden: &|path| Ok(path.contains("/_") && !path.contains('=')),
             in_location: &|_| Ok(!self.external),
+            last_updated_ms: &|_| self.last_updated_ms,
             checkpoints_known: self.checkpoints_known,
         };
         let file = ListedFile { path: format!("s3://b/db/t/{name}"), size: 10, last_modified_ms };
@@ -82,6 +97,11 @@ fn hidden_and_foreign_files_go_only_when_proven() {
         ("_checkpoints/x.parquet", Verdict::Keep(Kept::Hidden)),
         ("data/readme.txt", Verdict::Keep(Kept::Foreign)),
         ("data/noname", Verdict::Keep(Kept::Foreign)),
+        ("backup.tar.gz", Verdict::Keep(Kept::Foreign)),
+        ("data/dump.sql.gz", Verdict::Keep(Kept::Foreign)),
+        (".backup.tar.gz.crc", Verdict::Keep(Kept::Foreign)),
+        ("landing/2026-11-29/events.json.gz", Verdict::Keep(Kept::Foreign)),
+        ("data/1a4-0_7_data.0.parq", Verdict::Remove(Garbage::Unproven)),
         ("_old/proven.parquet", Verdict::Remove(Garbage::OnceReferenced)),
         ("data/proven.txt", Verdict::Remove(Garbage::OnceReferenced)),
     ] {
@@ -108,6 +128,10 @@ fn a_run_is_over_only_after_its_timeout_and_when_not_active() {
     assert_eq!(world.judge(&name(over), 10 * MINUTE), Verdict::Keep(Kept::TooYoung));
     assert_eq!(world.judge(&name(recent), HOUR), Verdict::Keep(Kept::ActiveRun), "another replica may be at it");
     assert_eq!(world.judge(&name(run_id(NOW + HOUR)), 48 * HOUR), Verdict::Keep(Kept::ActiveRun), "clocks differ");
+    let export = format!("logs/{}.log.gz", over.file_token());
+    assert_eq!(world.judge(&export, 48 * HOUR), Verdict::Keep(Kept::Foreign), "runs make no such files");
+    let unfinished = format!("data/.00000-1-{}-00001.parquet.{OPERATION}.tmp", over.file_token());
+    assert_eq!(world.judge(&unfinished, HOUR), Verdict::Remove(Garbage::RunOver));
     let active = World { active: vec![over], ..World::default() };
     assert_eq!(active.judge(&name(over), 48 * HOUR), Verdict::Keep(Kept::ActiveRun));
 }
@@ -165,11 +189,45 @@ fn some_names_go_at_no_age() {
 
 #[test]
 fn a_shared_directory_needs_proof_that_names_this_table() {
-    let run = format!("data/00000-1-{}-00001.parquet", run_id(NOW - 48 * HOUR).file_token());
     let world = World { external: true, once: vec!["x.parquet"], ..World::default() };
     assert_eq!(world.judge("data/y.parquet", 999 * HOUR), Verdict::Keep(Kept::ExternalDirectory));
-    assert_eq!(world.judge(&run, 999 * HOUR), Verdict::Keep(Kept::ExternalDirectory));
     assert_eq!(world.judge("data/x.parquet", HOUR), Verdict::Remove(Garbage::OnceReferenced));
+}
+
+#[test]
+fn what_a_run_left_in_an_external_directory_goes_at_the_long_age() {
+    let run = run_id(NOW - 48 * HOUR);
+    let name = format!("data/00000-1-{}-00001.parquet", run.file_token());
+    let world = World { external: true, ..World::default() };
+    assert_eq!(world.judge(&name, 25 * HOUR), Verdict::Remove(Garbage::RunOver));
+    assert_eq!(world.judge(&name, 23 * HOUR), Verdict::Keep(Kept::Unproven));
+    let active = World { external: true, active: vec![run], ..World::default() };
+    assert_eq!(active.judge(&name, 25 * HOUR), Verdict::Keep(Kept::ActiveRun));
+}
+
+#[test]
+fn in_the_layout_for_object_storage_an_external_path_must_name_the_table() {
+    let name = format!("00000-1-{}-00001.parquet", run_id(NOW - 48 * HOUR).file_token());
+    let world = World { external: true, context: Some("db/t"), ..World::default() };
+    assert_eq!(world.judge(&format!("0101/1010/0/1/db/t/{name}"), 25 * HOUR), Verdict::Remove(Garbage::RunOver));
+    // The test's own prefix is s3://b/db/t/.
+    let other = World { external: true, context: Some("db/other"), ..World::default() };
+    assert_eq!(other.judge(&format!("0101/{name}"), 999 * HOUR), Verdict::Keep(Kept::ExternalDirectory));
+}
+
+#[test]
+fn metadata_files_without_a_version_go_by_what_they_say() {
+    let name = format!("metadata/{OPERATION}.metadata.json");
+    let at = |last_updated_ms: i64, age_ms: i64| {
+        World { last_updated_ms: Some(last_updated_ms), ..World::default() }.judge(&name, age_ms)
+    };
+    assert_eq!(at(NOW - 51 * HOUR, HOUR), Verdict::Remove(Garbage::FellOutOfMetadataLog));
+    assert_eq!(at(NOW - 51 * HOUR, 19 * MINUTE), Verdict::Keep(Kept::TooYoung));
+    assert_eq!(at(NOW - 50 * HOUR, HOUR), Verdict::Keep(Kept::Unproven), "as old as the log, or an attempt that lost");
+    assert_eq!(at(NOW - 4 * HOUR, 25 * HOUR), Verdict::Remove(Garbage::Unproven));
+    for ahead in [NOW - 3 * HOUR, NOW] {
+        assert_eq!(at(ahead, 999 * HOUR), Verdict::Keep(Kept::NewerMetadata));
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use tokio::time::Instant;
 
-use super::{ListedFile, Store, StoreRef, StoreWriter};
+use super::{FileIdentity, ListedFile, Store, StoreRef, StoreWriter};
 use crate::catalog::RequestObserver;
 use crate::error::Result;
 use crate::permit::WritePermit;
@@ -61,6 +61,11 @@ impl Store for InstrumentedStore {
 
     async fn stat(&self, path: &str) -> Result<Option<ListedFile>> {
         timed(&self.observer, "stat", self.inner.stat(path)).await
+    }
+
+    /// Not reported: only local files are looked at.
+    async fn identities(&self, paths: &[String]) -> Result<Vec<Option<FileIdentity>>> {
+        self.inner.identities(paths).await
     }
 
     async fn writer(&self, path: &str) -> Result<Box<dyn StoreWriter>> {

@@ -6,7 +6,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -17,7 +17,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 
 use super::path::SplitPath;
-use super::{ListedFile, Store, StoreWriter, already_exists};
+use super::{FileIdentity, ListedFile, Store, StoreWriter, already_exists};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -102,6 +102,14 @@ impl Store for LocalStore {
         .await
     }
 
+    async fn identities(&self, paths: &[String]) -> Result<Vec<Option<FileIdentity>>> {
+        if paths.is_empty() {
+            return Ok(Vec::new());
+        }
+        let paths = paths.to_vec();
+        blocking(move || paths.iter().map(|path| identity(path)).collect()).await
+    }
+
     async fn writer(&self, path: &str) -> Result<Box<dyn StoreWriter>> {
         let (target, path) = (disk_path(path)?, path.to_owned());
         let unique = self.clock.uuid();
@@ -155,6 +163,14 @@ fn made_now(near: &Path, path: &str, unique: uuid::Uuid) -> Result<File> {
     let target = near.with_file_name("clock");
     let mut writer = LocalWriter::create(target, path.to_owned(), unique)?;
     writer.file.take().ok_or_else(|| writer.closed())
+}
+
+fn identity(path: &str) -> Result<Option<FileIdentity>> {
+    match fs::metadata(disk_path(path)?) {
+        Ok(found) => Ok(Some(FileIdentity { device: found.dev(), inode: found.ino(), hard_links: found.nlink() })),
+        Err(e) if is_absent(&e) => Ok(None),
+        Err(e) => Err(io_error("stat", path, &e)),
+    }
 }
 
 /// A path below a file is absent just like one that nothing has made.

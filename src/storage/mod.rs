@@ -42,6 +42,17 @@ pub struct ListedFile {
     pub last_modified_ms: Option<i64>,
 }
 
+/// What a local file is, whatever path leads to it: links and mounts give one file several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileIdentity {
+    /// The device that holds it.
+    pub device: u64,
+    /// Its inode there.
+    pub inode: u64,
+    /// Hard links to it: with more than one, the file outlives the deletion of one of its paths.
+    pub hard_links: u64,
+}
+
 /// One store, or several behind one face that picks by scheme, bucket and credential prefix.
 #[async_trait]
 pub trait Store: Send + Sync {
@@ -51,6 +62,11 @@ pub trait Store: Send + Sync {
     async fn read_range(&self, path: &str, range: Range<u64>) -> Result<Bytes>;
     /// Size and modification time; `None` if there is no such file.
     async fn stat(&self, path: &str) -> Result<Option<ListedFile>>;
+    /// The identity of the file behind each path, links followed; `None` if there is no such file, or the store gives a file one
+    /// path only.
+    async fn identities(&self, paths: &[String]) -> Result<Vec<Option<FileIdentity>>> {
+        Ok(vec![None; paths.len()])
+    }
     /// A new file, streamed in parts of bounded size. Never overwrites: an existing file is an error.
     async fn writer(&self, path: &str) -> Result<Box<dyn StoreWriter>>;
     /// Writes a small new file in one go. Never overwrites.

@@ -10,6 +10,9 @@
 //! - Everything else is opaque: no percent decoding (writers put `%20` into names and mean these three characters),
 //!   no Unicode normalisation, and `?` and `#` are ordinary.
 //!
+//! That two keys differ does not mean two files: links, mounts and aliases of buckets give one file several. Whoever deletes by
+//! comparison must hold names and inodes against each other, too.
+//!
 //! What has no such key (relative paths, `.` and `..` segments, an odd authority) is an error:
 //! whoever compares paths to delete files must then stop.
 
@@ -138,6 +141,11 @@ fn split_scheme(path: &str) -> Option<(&str, &str)> {
     let valid = chars.next().is_some_and(|c| c.is_ascii_alphabetic())
         && chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '.' | '-'));
     valid.then_some((scheme, rest))
+}
+
+/// Whether a path names a local file: `/x`, `file:/x` or `file:///x`.
+pub fn is_local(path: &str) -> bool {
+    path.starts_with('/') || path.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file:"))
 }
 
 /// Whether `path` lies strictly inside the directory `dir`, by whole segments and by comparison keys:

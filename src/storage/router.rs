@@ -8,9 +8,9 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 
 use super::local::LocalStore;
-use super::path::SplitPath;
+use super::path::{SplitPath, is_local};
 use super::s3::S3Store;
-use super::{ListedFile, Store, StoreWriter};
+use super::{FileIdentity, ListedFile, Store, StoreWriter};
 use crate::error::{Error, Result};
 
 /// Every store this version can reach.
@@ -43,6 +43,17 @@ impl Store for Router {
 
     async fn stat(&self, path: &str) -> Result<Option<ListedFile>> {
         self.pick(path)?.stat(path).await
+    }
+
+    async fn identities(&self, paths: &[String]) -> Result<Vec<Option<FileIdentity>>> {
+        // Objects of the other store have one path each.
+        let local: Vec<usize> = (0..paths.len()).filter(|&i| is_local(&paths[i])).collect();
+        let asked: Vec<String> = local.iter().map(|&i| paths[i].clone()).collect();
+        let mut identities = vec![None; paths.len()];
+        for (index, identity) in local.into_iter().zip(self.local.identities(&asked).await?) {
+            identities[index] = identity;
+        }
+        Ok(identities)
     }
 
     async fn writer(&self, path: &str) -> Result<Box<dyn StoreWriter>> {

@@ -10,7 +10,7 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 
 use crate::error::{Error, Result};
-use crate::storage::{ListedFile, Store, StoreRef, StoreWriter};
+use crate::storage::{FileIdentity, ListedFile, Store, StoreRef, StoreWriter};
 use crate::testing::Meanwhile;
 
 /// What is counted and can fail.
@@ -200,6 +200,10 @@ impl Store for FaultyStore {
 
     async fn stat(&self, path: &str) -> Result<Option<ListedFile>> {
         self.run(Operation::Stat, path, self.inner.stat(path)).await
+    }
+
+    async fn identities(&self, paths: &[String]) -> Result<Vec<Option<FileIdentity>>> {
+        self.inner.identities(paths).await
     }
 
     async fn writer(&self, path: &str) -> Result<Box<dyn StoreWriter>> {

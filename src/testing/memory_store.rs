@@ -1,6 +1,7 @@
 //! An object store in memory: keys are opaque, nothing is overwritten, modification times and listing order are settable.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,8 +11,8 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::storage::path::SplitPath;
-use crate::storage::{ListedFile, Store, StoreWriter, already_exists, range_length, short_read};
+use crate::storage::path::{SplitPath, is_local};
+use crate::storage::{FileIdentity, ListedFile, Store, StoreWriter, already_exists, range_length, short_read};
 
 /// In which order listings come. Real stores sort by key, file systems do not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -41,6 +42,22 @@ struct State {
     now_ms: i64,
     told_ms: Option<i64>,
     order: ListOrder,
+    /// What lies at or below the first is what lies at or below the second.
+    links: Vec<(Key, Key)>,
+}
+
+impl State {
+    /// The object that a path leads to.
+    fn key_of(&self, path: &str) -> Result<Key> {
+        let (mut scheme, mut authority, mut key) = key_of(path)?;
+        for (from, to) in &self.links {
+            let below = if (&scheme, &authority) == (&from.0, &from.1) { key.strip_prefix(&from.2) } else { None };
+            if let Some(rest) = below.filter(|rest| rest.is_empty() || rest.starts_with('/')) {
+                (scheme, authority, key) = (to.0.clone(), to.1.clone(), format!("{}{rest}", to.2));
+            }
+        }
+        Ok((scheme, authority, key))
+    }
 }
 
 /// An object store in memory. Clones share their content. `s3`, `s3a` and `s3n` paths meet the same objects, and so do
@@ -83,13 +100,23 @@ impl MemoryStore {
         self.state().told_ms = time_ms;
     }
 
+    /// Makes `from` another name of `to`, a file or a directory, as links, mounts and aliases of buckets do. Listings show a file
+    /// by the name of the directory that was asked for; a link inside of that is not followed.
+    ///
+    /// # Panics
+    /// If a path is not valid.
+    pub fn link(&self, from: &str, to: &str) {
+        let link = (key_of(from).expect("tests name valid paths"), key_of(to).expect("tests name valid paths"));
+        self.state().links.push(link);
+    }
+
     /// Changes the modification time of a file; `None` is a store that tells none.
     ///
     /// # Panics
     /// If there is no such file.
     pub fn set_last_modified(&self, path: &str, last_modified_ms: Option<i64>) {
-        let key = key_of(path).expect("tests name valid paths");
         let mut state = self.state();
+        let key = state.key_of(path).expect("tests name valid paths");
         state.objects.get_mut(&key).expect("the file exists").last_modified_ms = last_modified_ms;
     }
 
@@ -113,8 +140,8 @@ impl MemoryStore {
     /// # Panics
     /// If the path is not valid.
     pub fn put(&self, path: &str, content: impl Into<Bytes>) {
-        let key = key_of(path).expect("tests name valid paths");
         let mut state = self.state();
+        let key = state.key_of(path).expect("tests name valid paths");
         let object = Object { content: content.into(), last_modified_ms: Some(state.now_ms) };
         state.objects.insert(key, object);
     }
@@ -133,13 +160,14 @@ impl MemoryStore {
     }
 
     fn get(&self, path: &str) -> Result<Bytes> {
-        let key = key_of(path)?;
-        self.state().objects.get(&key).map(|o| o.content.clone()).ok_or_else(|| not_found(path))
+        let state = self.state();
+        let key = state.key_of(path)?;
+        state.objects.get(&key).map(|o| o.content.clone()).ok_or_else(|| not_found(path))
     }
 
     fn create(&self, path: &str, content: Bytes) -> Result<()> {
-        let key = key_of(path)?;
         let mut state = self.state();
+        let key = state.key_of(path)?;
         if state.objects.contains_key(&key) {
             return Err(already_exists(path));
         }
@@ -150,8 +178,8 @@ impl MemoryStore {
 
     fn listed(&self, prefix: &str) -> Result<Vec<ListedFile>> {
         let prefix = format!("{}/", prefix.trim_end_matches('/'));
-        let (scheme, authority, start) = key_of(&prefix)?;
         let state = self.state();
+        let (scheme, authority, start) = state.key_of(&prefix)?;
         let mut found: Vec<ListedFile> = state
             .objects
             .iter()
@@ -193,12 +221,26 @@ impl Store for MemoryStore {
     }
 
     async fn stat(&self, path: &str) -> Result<Option<ListedFile>> {
-        let key = key_of(path)?;
-        Ok(self.state().objects.get(&key).map(|o| ListedFile {
+        let state = self.state();
+        let key = state.key_of(path)?;
+        Ok(state.objects.get(&key).map(|o| ListedFile {
             path: path.to_owned(),
             size: o.content.len() as u64,
             last_modified_ms: o.last_modified_ms,
         }))
+    }
+
+    /// Local paths only, as in the real stores.
+    async fn identities(&self, paths: &[String]) -> Result<Vec<Option<FileIdentity>>> {
+        let state = self.state();
+        let identity = |path: &String| -> Result<Option<FileIdentity>> {
+            let key = state.key_of(path)?;
+            let mut hasher = DefaultHasher::new();
+            key.hash(&mut hasher);
+            let identity = FileIdentity { device: 1, inode: hasher.finish(), hard_links: 1 };
+            Ok((is_local(path) && state.objects.contains_key(&key)).then_some(identity))
+        };
+        paths.iter().map(identity).collect()
     }
 
     async fn writer(&self, path: &str) -> Result<Box<dyn StoreWriter>> {
@@ -222,8 +264,8 @@ impl Store for MemoryStore {
     async fn delete_batch(&self, paths: &[String]) -> Vec<Result<()>> {
         let mut results = Vec::with_capacity(paths.len());
         for path in paths {
-            results.push(key_of(path).map(|key| {
-                let mut state = self.state();
+            let mut state = self.state();
+            results.push(state.key_of(path).map(|key| {
                 state.objects.remove(&key);
                 state.deleted.push(path.clone());
             }));

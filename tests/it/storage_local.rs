@@ -128,3 +128,24 @@ async fn listing_neither_follows_links_nor_takes_siblings() {
         assert_eq!(listing(&store, &prefix).await, BTreeMap::from([(format!("{base}/t/data/f"), 1)]));
     }
 }
+
+#[tokio::test]
+async fn a_file_is_the_same_by_all_its_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| format!("{}/{name}", dir.path().display());
+    let store = store();
+    store.write(&at("d/f"), Bytes::from_static(b"x")).await.unwrap();
+    store.write(&at("d/g"), Bytes::from_static(b"x")).await.unwrap();
+    std::os::unix::fs::symlink(at("d"), at("link")).unwrap();
+    std::os::unix::fs::symlink(at("d/f"), at("d/other")).unwrap();
+    std::fs::hard_link(at("d/g"), at("d/hard")).unwrap();
+    let names =
+        ["d/f", "link/f", "d/other", "d/g", "d/hard", "d/none", "d/f/none"].map(|name| format!("file:{}", at(name)));
+    let found = store.identities(&names).await.unwrap();
+    assert!(found[0].is_some() && found[0] == found[1] && found[0] == found[2], "{found:?}");
+    assert_eq!((found[3], found[3].unwrap().hard_links), (found[4], 2));
+    assert_ne!(found[0], found[3]);
+    assert_eq!(found[5..], [None, None]);
+    let mixed = store.identities(&["s3://b/k".into(), at("d/f")]).await.unwrap();
+    assert_eq!(mixed, [None, found[0]], "objects have one name each");
+}

@@ -14,11 +14,11 @@ use uuid::Uuid;
 
 use super::world::{DAY, HOUR, LOCATION, MINUTE, UUID, World, at, metadata_name, write_manifest};
 
-const OPERATION: &str = "7c9a9e3c-5d0f-4e5c-9d5e-123456789012";
-const JOB: &str = "a1b2c3d4e5f60718293a4b5c6d7e8f90";
+pub(super) const OPERATION: &str = "7c9a9e3c-5d0f-4e5c-9d5e-123456789012";
+pub(super) const JOB: &str = "a1b2c3d4e5f60718293a4b5c6d7e8f90";
 
 /// Two appends, six and five hours old.
-async fn table() -> World {
+pub(super) async fn table() -> World {
     let mut world = World::new().await;
     world.commit(1, None, 6 * HOUR, &["data/a.parquet"], &[]).await;
     world.commit(2, Some(1), 5 * HOUR, &["data/b.parquet"], &[]).await;
@@ -92,8 +92,8 @@ async fn odd_names_are_compared_byte_by_byte() {
     let mut world = World::new().await;
     let live = ["a b", "50%", "x#y", "p+q", "k%3Av", "\u{e9}", "e\u{301}", "q?r", "'\""];
     let like = ["a%20b", "50%25", "x%23y", "p q", "k:v", "E\u{301}", "e", "q%3Fr", "'"];
-    let path = |name: &&str| format!("data/c={name}/f.parquet");
-    let (live, like): (Vec<String>, Vec<String>) = (live.iter().map(path).collect(), like.iter().map(path).collect());
+    let live: Vec<String> = live.iter().map(|name| format!("data/c={name}/live.parquet")).collect();
+    let like: Vec<String> = like.iter().map(|name| format!("data/c={name}/like.parquet")).collect();
     let paths: Vec<&str> = live.iter().map(String::as_str).collect();
     world.commit(1, None, 3 * DAY, &paths, &[]).await;
     like.iter().for_each(|name| world.file(name, 2 * DAY));
@@ -298,7 +298,7 @@ async fn metadata_files_behind_the_log_go_and_newer_ones_never() {
 }
 
 /// A Flink job has committed 2 and left a checkpoint manifest with a data file, both ten days old.
-async fn checkpointed(manifest: &str) -> World {
+pub(super) async fn checkpointed(manifest: &str) -> World {
     let mut world = table().await;
     world.summary(2, "flink.job-id", JOB);
     world.publish(5 * HOUR);

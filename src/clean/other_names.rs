@@ -1,0 +1,221 @@
+//! One file, two names. Links, mounts, aliases of a bucket and stores that fold case or decode names give a file a second path, and
+//! paths alone do not show that the two are one. What tells is the last segment, which writers make unique and which no link of a
+//! directory changes, and for local files the inode.
+
+use std::hash::BuildHasher;
+
+use foldhash::quality::FixedState;
+use futures::{StreamExt, stream};
+use hashbrown::HashSet;
+
+use super::reachable::{READS, entries_of, manifests_of};
+use crate::error::Result;
+use crate::plan::file_names::{FoldedName, checksum_subject};
+use crate::storage::path::{CanonicalPath, is_local};
+use crate::storage::{FileIdentity, StoreRef};
+use crate::table::TableHandle;
+use crate::table::path_set::PathSet;
+use crate::table::references::{metadata_files, statistics_files};
+
+const SEED: u64 = 0x6963_6562_6572_6733;
+
+/// Whether a file is one that is known by another path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Likeness {
+    /// Nothing speaks for it.
+    None,
+    /// The names are alike, and no size speaks against it; or the two share their content by a hard link.
+    Perhaps,
+    /// No two files are named so, or it is the same inode.
+    Surely,
+}
+
+/// What files are called and what they are, wherever they lie. Eight bytes or sixteen for each.
+///
+/// As in [`PathSet`], likeness may be claimed wrongly with next to no probability, and is never denied wrongly.
+#[derive(Debug, Default)]
+pub(super) struct OtherNames(HashSet<u64, FixedState>);
+
+impl OtherNames {
+    /// Takes note of a file; `None`: its size is not known.
+    pub(super) fn note(&mut self, path: &str, size: Option<u64>) {
+        // Writers that know no size say 0.
+        let size = size.filter(|bytes| *bytes > 0);
+        let name = FoldedName::of(path);
+        self.0.insert(key("name", &name.text));
+        if !name.is_unique {
+            self.0.insert(sized(&name.text, size));
+        }
+    }
+
+    /// How many entries there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether nothing was noted.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes note of what a file is.
+    pub(super) fn note_identity(&mut self, identity: FileIdentity) {
+        self.0.insert(inode(identity));
+    }
+
+    /// Whether a file may be one of those noted, by its name and size.
+    pub(super) fn by_name(&self, path: &str, size: Option<u64>) -> Likeness {
+        let subject = checksum_subject(path);
+        let name = FoldedName::of(subject.as_deref().unwrap_or(path));
+        let is_known = |key| self.0.contains(&key);
+        if !is_known(key("name", &name.text)) {
+            return Likeness::None;
+        }
+        match size.filter(|_| subject.is_none()) {
+            _ if name.is_unique && subject.is_none() => Likeness::Surely,
+            // Two files of one name and of different sizes are two files.
+            Some(size) if !is_known(sized(&name.text, Some(size))) && !is_known(sized(&name.text, None)) => {
+                Likeness::None
+            }
+            _ => Likeness::Perhaps,
+        }
+    }
+
+    /// Whether a file is one of those noted, by what it is.
+    pub(super) fn by_identity(&self, identity: FileIdentity) -> Likeness {
+        if !self.0.contains(&inode(identity)) {
+            Likeness::None
+        } else if identity.hard_links > 1 {
+            Likeness::Perhaps
+        } else {
+            Likeness::Surely
+        }
+    }
+}
+
+fn key(kind: &str, text: &str) -> u64 {
+    FixedState::with_seed(SEED).hash_one((kind, text))
+}
+
+fn sized(name: &str, size: Option<u64>) -> u64 {
+    FixedState::with_seed(SEED).hash_one((name, size))
+}
+
+fn inode(identity: FileIdentity) -> u64 {
+    FixedState::with_seed(SEED).hash_one((identity.device, identity.inode))
+}
+
+/// What the local ones among these files are; the others have one path each, as far as their stores tell.
+pub(super) async fn identities_of(
+    store: &StoreRef,
+    paths: impl Iterator<Item = &str>,
+) -> Result<Vec<(String, FileIdentity)>> {
+    let local: Vec<String> = paths.filter(|path| is_local(path)).map(str::to_owned).collect();
+    if local.is_empty() {
+        return Ok(Vec::new());
+    }
+    let identities = store.identities(&local).await?;
+    Ok(local.into_iter().zip(identities).filter_map(|(path, identity)| Some((path, identity?))).collect())
+}
+
+/// For a person: the path by which the table's metadata names the file at `path`, if it is found.
+pub(super) async fn other_name(table: &TableHandle, path: &str) -> Option<String> {
+    let alike = Alike::new(table, path).await?;
+    let loaded = &table.loaded;
+    let mut named: Vec<String> = metadata_files(loaded).ok()?.into_iter().map(str::to_owned).collect();
+    named.extend(statistics_files(loaded).into_iter().map(|s| s.path));
+    named.extend(loaded.metadata.snapshots().map(|s| s.manifest_list().to_owned()));
+    if let Some(found) = alike.find(named).await {
+        return Some(found);
+    }
+    let (mut seen, mut manifests) = (PathSet::default(), Vec::new());
+    for snapshot in loaded.metadata.snapshots() {
+        for manifest in manifests_of(table.store.clone(), snapshot.clone()).await.ok()?.0 {
+            if seen.insert(&manifest.manifest_path).ok()? {
+                manifests.push(manifest);
+            }
+        }
+    }
+    if let Some(found) = alike.find(manifests.iter().map(|m| m.manifest_path.clone()).collect()).await {
+        return Some(found);
+    }
+    let mut read = stream::iter(manifests).map(|m| entries_of(table.store.clone(), m)).buffer_unordered(READS);
+    while let Some(entries) = read.next().await {
+        let live = entries.ok()?.1.into_iter().filter(|e| e.live).map(|e| e.file_path.to_string());
+        if let Some(found) = alike.find(live.collect()).await {
+            return Some(found);
+        }
+    }
+    None
+}
+
+/// A file whose other name is looked for.
+struct Alike<'a> {
+    store: &'a StoreRef,
+    path: CanonicalPath,
+    name: FoldedName,
+    identity: Option<FileIdentity>,
+}
+
+impl<'a> Alike<'a> {
+    async fn new(table: &'a TableHandle, path: &str) -> Option<Self> {
+        let identity = identities_of(&table.store, std::iter::once(path)).await.ok()?.pop();
+        Some(Self {
+            store: &table.store,
+            path: CanonicalPath::parse(path).ok()?,
+            name: FoldedName::of(path),
+            identity: identity.map(|(_, identity)| identity),
+        })
+    }
+
+    /// The first of these paths that names the file in another way.
+    async fn find(&self, named: Vec<String>) -> Option<String> {
+        let is_another = |path: &String| CanonicalPath::parse(path).is_ok_and(|p| p != self.path);
+        if let Some(found) = named.iter().find(|path| FoldedName::of(path) == self.name && is_another(path)) {
+            return Some(found.clone());
+        }
+        let own = self.identity?;
+        let identities = identities_of(self.store, named.iter().map(String::as_str)).await.ok()?;
+        let same = |found: &FileIdentity| (found.device, found.inode) == (own.device, own.inode);
+        identities.into_iter().find(|(path, found)| same(found) && is_another(path)).map(|(path, _)| path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UUID: &str = "0b9a9e3c-5d0f-4e5c-9d5e-123456789012";
+
+    #[test]
+    fn a_unique_name_is_enough_and_a_repeated_one_needs_the_size() {
+        let (unique, repeated) = (format!("/old/00000-0-{UUID}-00001.parquet"), "/old/p=1/000000_0");
+        let mut names = OtherNames::default();
+        names.note(&unique, Some(10));
+        names.note(repeated, Some(10));
+        names.note("/old/v1.metadata.json", None);
+        names.note("/old/unsized.parquet", Some(0));
+        let known = |path: &str, size| names.by_name(path, size);
+        for size in [None, Some(10), Some(11)] {
+            assert_eq!(known(&unique.replace("old", "new"), size), Likeness::Surely, "{size:?}");
+            assert_eq!(known(&format!("/new/.00000-0-{UUID}-00001.parquet.crc"), size), Likeness::Perhaps);
+            assert_eq!(known(&unique.replace("-00001", "-00002"), size), Likeness::None);
+            assert_eq!(known("/new/v1.metadata.json", size), Likeness::Perhaps);
+            assert_eq!(known("/new/unsized.parquet", size), Likeness::Perhaps);
+        }
+        assert_eq!(known("/new/p=2/000000_0", Some(10)), Likeness::Perhaps);
+        assert_eq!(known("/new/p=2/000000_0", None), Likeness::Perhaps);
+        assert_eq!(known("/new/p=2/000000_0", Some(11)), Likeness::None);
+    }
+
+    #[test]
+    fn a_hard_link_is_no_reason_to_refuse_everything() {
+        let identity = |inode, hard_links| FileIdentity { device: 1, inode, hard_links };
+        let mut names = OtherNames::default();
+        names.note_identity(identity(7, 1));
+        assert_eq!(names.by_identity(identity(7, 1)), Likeness::Surely);
+        assert_eq!(names.by_identity(identity(7, 2)), Likeness::Perhaps);
+        assert_eq!(names.by_identity(identity(8, 1)), Likeness::None);
+        assert_eq!(names.by_identity(FileIdentity { device: 2, ..identity(7, 1) }), Likeness::None);
+    }
+}
