@@ -10,7 +10,7 @@ const BATCH: usize = 250;
 /// Why files may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Proof {
-    /// Written by this run, and its commit was definitely refused or never sent.
+    /// Written by this run, and its commit was never sent or has provably lost.
     OwnUncommittedOutput(RunId),
     /// Reachable before a confirmed expiry and not after.
     Expired,

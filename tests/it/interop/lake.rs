@@ -174,7 +174,7 @@ impl Files {
     }
 }
 
-/// The time after which the files of a killed run are known to be garbage; also the most that one run may take.
+/// The most that one run may take; half of it later the files of a killed run are known to be garbage.
 pub(super) const LIMITS: &str = "[limits]\nrun-timeout = \"60s\"\n";
 
 /// The policy of most tests: everything at once, as if the table were committed to every millisecond. Only for tables that no one else writes to meanwhile: a file that a

@@ -258,3 +258,17 @@ async fn a_run_ends_before_its_time_is_up() {
     let spent = lake.clock.now_ms() - before;
     assert!((5 * 3_600_000..6 * 3_600_000).contains(&spent), "{spent} ms");
 }
+
+/// By then another process may have taken the run's files for garbage.
+#[tokio::test(start_paused = true)]
+async fn a_commit_held_up_beyond_the_run_timeout_is_not_sent() {
+    let lake = lake(3).await;
+    let before = (lake.rows("t").await, lake.catalog.commits());
+    let held_up = || async { tokio::time::sleep(6 * HOUR).await }.boxed();
+    lake.faulty.inject_on("/snap-", Operation::Close, 0..1, StoreFault::After(Arc::new(held_up)));
+    let report = lake.compact(&lake.env(), "t", POLICY).await;
+    assert_eq!((report.outcome, groups(&report)), (Outcome::Failed, [3, 0, 3, 0, 0]));
+    assert!(report.reason.as_deref().is_some_and(|reason| reason.contains("limits.run-timeout")), "{report:?}");
+    assert_eq!((lake.rows("t").await, lake.catalog.commits()), before);
+    assert_eq!(lake.left_outputs("t").await, [""; 0]);
+}
