@@ -77,7 +77,7 @@ impl Type {
         Ok(Arc::new(Self { kind, logical, nodes: inner + 1 }))
     }
 
-    /// The fields of a record, or of the only record that a union may hold. Values are read by [`Decoder::record`], which
+    /// The fields of a record, or of the only record that a union may hold. Values are read by [`super::avro::Decoder::record`], which
     /// knows the branch.
     pub(crate) fn fields(&self) -> Option<&[Field]> {
         match &self.kind {

@@ -34,7 +34,8 @@ use crate::storage::delete_files::{Proof, delete_files};
 const CONCURRENT_FOOTERS: usize = 8;
 /// Bytes of an output of which several are read again at a time.
 const SMALL_OUTPUT: u64 = 8 << 20;
-/// Bytes that the open writers of a pooled group may take at least, per worker: with less, files would come out tiny.
+/// Bytes that the open writers of a pooled group may take at least, per worker, where the budget is large enough: with less,
+/// files would come out tiny.
 const POOLED_BYTES: u64 = 64 << 20;
 /// Decoded batches alive per worker at most: being decoded, filtered, between threads, encoded.
 pub(crate) const BATCHES_ALIVE: u64 = 8;
@@ -86,7 +87,8 @@ async fn rewrite(
     let output = Arc::new(output_settings(ctx, group, outputs)?);
     let large = open_large_files(ctx, group, &target).await?;
     let items = items(group, &large);
-    let need = need(group, &items, &output, deletes::estimate(group, &scopes, &columns)?);
+    let delete_keys = deletes::estimate(group, &scopes, &columns)?;
+    let need = need(group, &items, &output, delete_keys, ctx.memory.total());
     let runs = cut(group, &items, &output);
     let threads = ctx.threads.max(1);
     let segments = runs.iter().map(Vec::len).sum::<usize>().max(1);
@@ -197,7 +199,7 @@ fn cut(group: &FileGroup, items: &[Item], output: &OutputSettings) -> Vec<Run> {
     runs(items, group.expected_output_files, segment_bytes)
 }
 
-fn need(group: &FileGroup, items: &[Item], output: &OutputSettings, delete_keys: u64) -> Need {
+fn need(group: &FileGroup, items: &[Item], output: &OutputSettings, delete_keys: u64, budget: u64) -> Need {
     let total: u64 = items.iter().map(|i| i.bytes).sum();
     let largest_read = items.iter().map(|i| i.bytes).max().unwrap_or(0);
     let whole_output = total.saturating_mul(output.growth).saturating_add(1 << 20);
@@ -206,7 +208,7 @@ fn need(group: &FileGroup, items: &[Item], output: &OutputSettings, delete_keys:
     // Pooled groups keep the row groups and files of many partitions open.
     let row_group = match group.partition {
         Some(_) => row_group,
-        None => row_group.saturating_mul(2).max(POOLED_BYTES.min(whole_output)),
+        None => row_group.saturating_mul(2).max(POOLED_BYTES.min(whole_output).min(budget / 8)),
     };
     Need { largest_read, prefetch: PREFETCH_BYTES.max(largest_read).min(total), row_group, batches, delete_keys }
 }

@@ -152,7 +152,12 @@ pub(crate) fn literal(array: &ArrayRef, row: usize) -> Result<Option<Literal>> {
     } else if let Some(a) = any.downcast_ref::<Float64Array>() {
         V::Double(a.value(row).into())
     } else if let Some(a) = any.downcast_ref::<Decimal128Array>() {
-        V::Int128(a.value(row))
+        let (value, precision) = (a.value(row), a.precision());
+        // Rounding down may leave the precision. The reference cannot write such a partition either.
+        if value.unsigned_abs() >= 10_u128.pow(precision.into()) {
+            return Err(Error::unsupported(format!("a partition value of more than {precision} digits")));
+        }
+        V::Int128(value)
     } else if let Some(longs) = as_longs(&one)? {
         match array.data_type() {
             DataType::Date32 => {

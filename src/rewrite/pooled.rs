@@ -291,7 +291,8 @@ impl<'a> Router<'a> {
 
     fn close_all(&mut self) -> Result<()> {
         self.write_gathered()?;
-        let keys: Vec<Vec<u8>> = self.writers.keys().cloned().collect();
+        let mut keys: Vec<Vec<u8>> = self.writers.keys().cloned().collect();
+        keys.sort_unstable();
         keys.iter().try_for_each(|key| self.close(key))
     }
 }

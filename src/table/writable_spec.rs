@@ -21,7 +21,7 @@ pub fn unwritable_spec(metadata: &TableMetadata, spec_id: i32) -> Option<String>
             }
             (_, None) => Some(format!("the source column of partition field {name} has left the schema")),
             (Transform::Identity, Some(Type::Primitive(ty @ PrimitiveType::Fixed(_)))) => {
-                Some(format!("partition field {name} is the identity of a {ty} column, which Java engines cannot read"))
+                Some(format!("partition field {name} is the identity of a {ty} column, whose values Java engines keep in a form of their own"))
             }
             (_, Some(ty)) => {
                 transform.result_type(ty).err().map(|_| format!("partition field {name} is the {transform} of a {ty}"))

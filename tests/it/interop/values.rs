@@ -5,6 +5,9 @@ use std::process::Command;
 use super::lake::{AT_ONCE, Engine, Lake};
 use super::process::{installed, output};
 
+/// Partitions that the rows fall into, by either spec.
+const PARTITIONS: u64 = 8;
+
 #[test]
 fn the_java_library_makes_the_golden_transforms_again() {
     let classes = format!("{}:{}/*", installed("classes").display(), installed("jars").display());
@@ -24,6 +27,8 @@ fn assert_found(table: &str, options: &[&str]) {
 
     assert_eq!(lake.judge.digest(table, &[Engine::Java]), before);
     let found = lake.judge.ask(&["find", table]);
+    let files = lake.judge.files(table).data_files();
+    assert_eq!(files, PARTITIONS, "one file for each row of edge values, and one for NULLs");
     assert_eq!(found["specs"], serde_json::json!([1]), "{found}");
     assert!(found["asked"].as_u64() > Some(100), "{found}");
     assert_eq!(found["missed"], serde_json::json!([]), "Java would not find rows by these");

@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, FixedSizeBinaryArray, Float64Array, TimestampMicrosecondArray};
+use arrow::array::{
+    ArrayRef, Decimal128Array, FixedSizeBinaryArray, Float64Array, StructArray, TimestampMicrosecondArray,
+};
+use arrow::datatypes::{DataType, Fields, TimeUnit};
 use iceberg::spec::{DataFile, Literal, PrimitiveLiteral};
 use icewright::error::ErrorKind;
 use icewright::plan::{FileGroup, RewriteTask};
 use serde_json::{Value, json};
 
-use super::table::{Table, batch, group, longs, task};
+use super::table::{Table, batch, field, group, longs, task};
 use super::types::every_type;
 
 fn column(id: i32, name: &str, ty: &str) -> Value {
@@ -164,4 +167,30 @@ async fn partitions_that_come_again_and_again_get_few_files_though_writers_are_s
     assert_eq!(seen, (0..18_000).collect::<Vec<_>>());
     let most = files.values().max().copied();
     assert!(files.len() == 300 && most <= Some(2) && result.added.len() <= 400, "{most:?} of {}", result.added.len());
+}
+
+#[tokio::test]
+async fn a_column_inside_a_struct_is_a_partition() {
+    let inside = json!({"type": "struct", "fields": [column(3, "ts", "timestamp")]});
+    let outer = json!({"id": 2, "name": "s", "type": inside, "required": false});
+    let t = Table::new(json!([column(1, "id", "long"), outer])).partitioned(by(3, "day"));
+    let fields: Fields = vec![field(3, "ts", DataType::Timestamp(TimeUnit::Microsecond, None))].into();
+    let structs = StructArray::new(fields, vec![times(&[-1, 0, 7], None)], None);
+    let data = batch(vec![(1, "id", longs(0..3)), (2, "s", Arc::new(structs))]);
+    let days = ids_by_partition(&t, vec![task(t.data("a", &data, 1), &[])]).await;
+    assert_eq!(days, BTreeMap::from([(-1, vec![0]), (0, vec![1, 2])]));
+}
+
+#[tokio::test]
+async fn a_decimal_that_is_rounded_out_of_its_precision_is_no_partition() {
+    let t = Table::new(json!([column(1, "id", "long"), column(2, "d", "decimal(4, 2)")]));
+    let t = t.partitioned(by(2, "truncate[50]"));
+    let rewritten = async |unscaled: i128| {
+        let decimals = Decimal128Array::from(vec![unscaled]).with_precision_and_scale(4, 2).expect("fits");
+        let data = batch(vec![(1, "id", longs([1])), (2, "d", Arc::new(decimals))]);
+        let result = t.rewrite(&into_new_spec(vec![task(t.data("a", &data, 1), &[])])).await;
+        result.map(|r| value(&r.added[0]).cloned())
+    };
+    assert_eq!(rewritten(-9_949).await.expect("four digits"), Some(PrimitiveLiteral::Int128(-9_950)));
+    assert_eq!(rewritten(-9_999).await.expect_err("five digits").kind(), ErrorKind::Unsupported);
 }
