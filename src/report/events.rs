@@ -418,6 +418,12 @@ impl Reporter {
         self.echo(name, &format!("{step_name} {}: {error}", outcome.as_str()));
     }
 
+    /// A catalog answered, and a part of it could not be listed.
+    pub fn catalog_unclear(&self, catalog: &str, error: &Error) {
+        tracing::warn!(catalog, %error, "the catalog does not tell all of its tables; those known are kept");
+        self.board.catalog_asked(catalog, Some(error.to_string()));
+    }
+
     /// A catalog could not be asked for its tables, or for one of them.
     pub fn catalog_failed(&self, catalog: &str, error: &Error) {
         tracing::warn!(catalog, %error, "the catalog does not answer; its known tables are tried again");

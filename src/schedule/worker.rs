@@ -166,7 +166,7 @@ impl Shared {
                 Ok(Discovered { names, unclear }) => {
                     self.reporter.catalog_reached(&catalog);
                     if let Some(error) = unclear {
-                        self.reporter.catalog_failed(&catalog, &error);
+                        self.reporter.catalog_unclear(&catalog, &error);
                     }
                     let listing = Listing { fleet: self.fleet.clone(), catalog: catalog.clone(), names };
                     if found.send(listing).await.is_err() {

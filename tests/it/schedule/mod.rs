@@ -3,6 +3,7 @@
 mod control;
 mod errors;
 mod fleet;
+mod lying;
 mod neighbours;
 mod reload;
 mod rewrite;
