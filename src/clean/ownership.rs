@@ -53,6 +53,15 @@ pub(super) fn compare_with_neighbours(
     Ok(left_out)
 }
 
+/// Why files of the table's location cannot be told from those of another table, if one of these directories lies in or around it.
+pub fn shared_location(
+    loaded: &LoadedTable,
+    own_name: &str,
+    neighbours: &[(String, String)],
+) -> Result<Option<Refused>> {
+    Ok(compare_with_neighbours(&Scope::of(loaded)?, own_name, neighbours).err())
+}
+
 /// Checks unreferenced metadata files of the listing: each must be this table's and lie where its metadata lies.
 pub(super) async fn check_metadata_files(
     store: &StoreRef,

@@ -167,6 +167,9 @@ fn expire_outline(sheet: &mut Sheet, outline: &ExpireOutline) {
     for kept in &outline.kept {
         sheet.line(&format!("  kept ({})", kept.reason), &kept.detail);
     }
+    if let Some(why) = &outline.files_stay {
+        sheet.line("  files stay", why);
+    }
 }
 
 /// The numbers of one table.

@@ -84,17 +84,19 @@ fn check_dead_pattern(
     diagnostics.error(place, key, message, cure);
 }
 
-/// Two names of one catalog: each table has both, and is maintained under each that a policy matches.
+/// Two names of one catalog: each table has both, so that none of its files may be deleted under either, and it is maintained under each
+/// that a policy matches.
 fn check_same_catalogs(diagnostics: &mut Diagnostics<'_>, config: &Config, places: &BTreeMap<String, Place>) {
     let address = |catalog: &CatalogConfig| (catalog.uri.clone(), catalog.warehouse.clone(), catalog.prefix.clone());
     let mut first_names: BTreeMap<_, Vec<&str>> = BTreeMap::new();
     for (name, catalog) in &config.catalogs {
         let before = first_names.entry(address(catalog)).or_default();
-        let twice = before.iter().find(|first| maintained_as_both(&config.policies, first, name));
-        if let (Some(first), Some(place)) = (twice, places.get(name)) {
+        if let (Some(first), Some(place)) = (before.first(), places.get(name)) {
+            let twice = before.iter().any(|first| maintained_as_both(&config.policies, first, name));
+            let also = if twice { ", and tables that policies match under both are maintained twice" } else { "" };
             let message =
-                format!("is the catalog `{first}` again: tables that policies match under both are maintained twice");
-            let cure = "keep one of the two, or let policies match each table under one of them only".to_owned();
+                format!("is the catalog `{first}` again: each table has two names, so no file of it is deleted{also}");
+            let cure = "keep one of the two".to_owned();
             let related = places.get(*first).map(|place| (*place, format!("catalogs.{first}"))).into_iter().collect();
             diagnostics.push(Severity::Warning, Some(*place), &format!("catalogs.{name}"), message, cure, related);
         }

@@ -314,4 +314,29 @@ mod tests {
             prop_assert!(parsed.matches(&parsed.example(&catalog)));
         }
     }
+
+    #[test]
+    fn a_pattern_covers_a_namespace_only_if_every_table_in_it_fits() {
+        let covers = |pattern: &str, namespace: &[&str]| {
+            let namespace: Vec<String> = namespace.iter().map(|level| (*level).to_owned()).collect();
+            TablePattern::parse(pattern).expect("a pattern").covers("lake", &namespace)
+        };
+        for (pattern, namespace, expected) in [
+            ("lake.**", &[][..], true),
+            ("**", &[], true),
+            ("l*.**", &["db"], true),
+            ("lake.db.**", &["db"], true),
+            ("lake.db.**", &["db", "eu"], true),
+            ("lake.*.**", &["db"], true),
+            ("lake.db.**", &[], false),
+            ("lake.db.*", &["db"], false),
+            ("lake.db.t", &["db"], false),
+            ("lake.**.t", &["db"], false),
+            ("lake.db.**.t", &["db"], false),
+            ("pond.**", &[], false),
+            ("lake.dc.**", &["db"], false),
+        ] {
+            assert_eq!(covers(pattern, namespace), expected, "{pattern} {namespace:?}");
+        }
+    }
 }

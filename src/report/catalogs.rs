@@ -17,6 +17,8 @@ pub(super) struct Catalogs {
 struct State {
     /// Why it was not listed when that was last tried.
     not_listed: Option<String>,
+    /// What a part of it did not tell when it was last listed.
+    unclear: Option<String>,
     /// It tells of none of its tables.
     silent: bool,
     /// When its trouble was last told, milliseconds since the epoch; `None`: it is well.
@@ -38,6 +40,13 @@ impl Catalogs {
         let state = self.known.entry(catalog.to_owned()).or_default();
         state.not_listed = failure;
         state.judge(now_ms)
+    }
+
+    /// What it did not tell of a part of its tables, if anything. Gives whether that is new.
+    pub(super) fn unclear(&mut self, catalog: &str, problem: Option<&str>) -> bool {
+        let state = self.known.entry(catalog.to_owned()).or_default();
+        let before = std::mem::replace(&mut state.unclear, problem.map(str::to_owned));
+        state.unclear.is_some() && state.unclear != before
     }
 
     /// These catalogs tell of none of their tables. Gives those that are among them, or have been until now.

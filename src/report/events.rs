@@ -210,15 +210,26 @@ impl Reporter {
     /// A catalog listed its tables.
     pub fn catalog_listed(&self, catalog: &str) {
         self.readiness.catalog_reached(catalog);
-        let judged = self.catalogs().listed(catalog, None, 0);
+        let mut catalogs = self.catalogs();
+        catalogs.unclear(catalog, None);
+        let judged = catalogs.listed(catalog, None, 0);
+        drop(catalogs);
         self.catalog_judged(catalog, judged);
     }
 
-    /// A catalog answered, but which tables some of its namespaces hold is not known.
-    pub fn catalog_listed_in_part(&self, catalog: &str, error: &Error, now_ms: i64) {
+    /// A catalog answered, but it is not known which tables a part of it holds.
+    pub fn catalog_unclear(&self, catalog: &str, error: &Error) {
         self.readiness.catalog_reached(catalog);
-        let judged = self.catalogs().listed(catalog, Some(error.to_string()), now_ms);
+        let problem = error.to_string();
+        let (judged, is_news) = {
+            let mut catalogs = self.catalogs();
+            (catalogs.listed(catalog, None, 0), catalogs.unclear(catalog, Some(&problem)))
+        };
         self.catalog_judged(catalog, judged);
+        if is_news {
+            tracing::warn!(catalog, problem, "the catalog does not tell all of its tables; those known are kept");
+        }
+        self.board.catalog_asked(catalog, Some(problem));
     }
 
     /// A catalog could not be asked for its tables.

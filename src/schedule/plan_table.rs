@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::clean::{OrphanReport, find_orphan_files};
+use crate::clean::{OrphanReport, find_orphan_files, shared_location};
 use crate::error::Result;
 use crate::plan::expire_snapshots::plan_expire_snapshots;
 use crate::plan::{ExpirePlan, RewritePlan, Skipped};
@@ -80,6 +80,8 @@ pub struct ExpireOutline {
     pub refs: Vec<String>,
     /// What is kept, one entry per reason.
     pub kept: Vec<Skipped>,
+    /// Why no file of the expired snapshots would be deleted.
+    pub files_stay: Option<String>,
 }
 
 /// Plans every action of a table as it is now. What stands in an action's way is its plan's reason; an error says that the
@@ -105,7 +107,7 @@ pub async fn plan_table(env: &Env, fleet: &Fleet, name: &TableName) -> Result<Ta
         settings: subject.resolved.settings(),
         next_step: due::describe(&next, policy, env.clock.now_ms()),
         rewrite_data_files,
-        expire_snapshots: plan_expire(env, &subject),
+        expire_snapshots: plan_expire(env, &subject, name, &around),
         remove_orphan_files: plan_orphans(env, fleet, &subject, own, &around).await,
     })
 }
@@ -133,7 +135,7 @@ pub fn outline(plan: &RewritePlan) -> RewriteOutline {
     }
 }
 
-fn plan_expire(env: &Env, subject: &Subject) -> ActionPlan<ExpireOutline> {
+fn plan_expire(env: &Env, subject: &Subject, name: &TableName, around: &Surroundings) -> ActionPlan<ExpireOutline> {
     let policy = &subject.resolved.policy;
     if !policy.expire_snapshots.enabled {
         return ActionPlan::Nothing("disabled by the policy".into());
@@ -141,7 +143,14 @@ fn plan_expire(env: &Env, subject: &Subject) -> ActionPlan<ExpireOutline> {
     let now = env.clock.now_ms();
     match plan_expire_snapshots(&subject.table.loaded, policy, subject.commit_interval, now, &[]) {
         Ok(ExpirePlan { remove_snapshots, remove_refs, skipped, .. }) => {
-            ActionPlan::Would(ExpireOutline { snapshots: remove_snapshots.len(), refs: remove_refs, kept: skipped })
+            let files_stay = match &around.unclear {
+                Some(refused) => Ok(Some(refused.detail.clone())),
+                None => shared_location(&subject.table.loaded, &name.to_string(), &around.directories)
+                    .map(|shared| shared.map(|refused| refused.detail)),
+            };
+            let files_stay = files_stay.unwrap_or_else(|error| Some(error.to_string()));
+            let snapshots = remove_snapshots.len();
+            ActionPlan::Would(ExpireOutline { snapshots, refs: remove_refs, kept: skipped, files_stay })
         }
         Err(error) => ActionPlan::Nothing(error.to_string()),
     }

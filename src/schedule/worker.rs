@@ -167,7 +167,7 @@ impl Shared {
                 Ok(Discovered { names, unclear }) => {
                     match unclear {
                         None => self.reporter.catalog_listed(&catalog),
-                        Some(error) => self.reporter.catalog_listed_in_part(&catalog, &error, self.env.clock.now_ms()),
+                        Some(error) => self.reporter.catalog_unclear(&catalog, &error),
                     }
                     let after_failure = std::mem::take(&mut after_failure);
                     let listing = Listing { fleet: self.fleet.clone(), catalog: catalog.clone(), names, after_failure };

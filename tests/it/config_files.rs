@@ -458,7 +458,7 @@ fn a_note_names_the_key_that_the_file_has() {
 }
 
 #[test]
-fn two_names_of_one_catalog_are_told_if_a_table_is_maintained_under_both() {
+fn two_names_of_one_catalog_are_told_and_whether_a_table_is_maintained_under_both() {
     let warnings = |second: &str, tables: &str| {
         let text = format!(
             "[catalogs.a]\nuri = 'http://localhost/c'\nwarehouse = 'w'\n[catalogs.b]\n{second}\n\
@@ -472,14 +472,43 @@ fn two_names_of_one_catalog_are_told_if_a_table_is_maintained_under_both() {
         let [warning] = told.as_slice() else { panic!("{tables}: {told:?}") };
         assert_eq!((warning.key.as_str(), warning.place.map(|place| place.line)), ("catalogs.b", Some(4)), "{tables}");
         assert!(warning.message.starts_with("is the catalog `a` again"), "{warning}");
+        assert!(warning.message.contains("maintained twice"), "{warning}");
         assert_eq!(warning.related[0].1, "catalogs.a");
     }
     for tables in ["['a.**']", "['a.shop.*', 'b.logs.*']"] {
-        assert_eq!(warnings(same, tables), [], "{tables}");
+        let told = warnings(same, tables);
+        let [warning] = told.as_slice() else { panic!("{tables}: {told:?}") };
+        assert!(!warning.message.contains("maintained twice"), "{warning}");
     }
     for other in
         ["uri = 'http://localhost/d'\nwarehouse = 'w'", "uri = 'http://localhost/c'", &format!("{same}\nprefix = 'p'")]
     {
         assert_eq!(warnings(other, "['**']"), [], "{other}");
+    }
+}
+
+#[test]
+fn unreadable_neighbours_that_are_accepted_are_patterns_of_configured_catalogs() {
+    let problems = |patterns: &str| {
+        let text = format!(
+            "[catalogs.lake]\nuri = 'http://localhost'\n[[policies]]\nname = 'p'\ntables = ['lake.**']\n\
+             [policies.remove-orphan-files]\nignore-unreadable = {patterns}\n"
+        );
+        Config::parse("test.toml", &text).map_err(|problems| problems.to_string())
+    };
+    let loaded = problems("['lake.db.old', 'lake.\"a.b\".**']").expect("valid");
+    let policy = resolve(&loaded.config, "lake.db.t");
+    let shown = policy.settings().into_iter().find(|setting| setting.key == "remove-orphan-files.ignore-unreadable");
+    let shown = shown.expect("shown by plan");
+    assert_eq!(shown.value.as_deref(), Some("[\"lake.db.old\", \"lake.\\\"a.b\\\".**\"]"));
+    assert_eq!(shown.origin, "policy \"p\" line 7");
+    for (bad, said) in [
+        ("['lak.db.old']", "did you mean `lake`?"),
+        ("['lake.old']", "it has 2 levels"),
+        ("'lake.db.old'", "array"),
+        ("[1]", "string"),
+    ] {
+        let problem = problems(bad).expect_err(bad);
+        assert!(problem.contains(said) && problem.contains("ignore-unreadable"), "{bad}: {problem}");
     }
 }

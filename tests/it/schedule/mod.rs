@@ -4,6 +4,7 @@ mod clock;
 mod control;
 mod errors;
 mod fleet;
+mod lying;
 mod neighbours;
 mod reload;
 mod rewrite;
