@@ -12,7 +12,7 @@ use icewright::testing::builder::file_entry;
 use serde_json::{Value, json};
 
 /// Columns of every test table: name, field id, type.
-const COLUMNS: [(&str, i32, &str); 8] = [
+const COLUMNS: [(&str, i32, &str); 9] = [
     ("id", 1, "long"),
     ("hour", 2, "string"),
     ("ts", 3, "timestamptz"),
@@ -21,6 +21,7 @@ const COLUMNS: [(&str, i32, &str); 8] = [
     ("region", 6, "int"),
     ("ts_ns", 7, "long"),
     ("code", 8, "fixed[3]"),
+    ("score", 9, "double"),
 ];
 
 /// A table's metadata and live files.
@@ -205,6 +206,7 @@ fn literal(ty: &Type, text: &str) -> Option<Literal> {
         PrimitiveType::String => PrimitiveLiteral::String(text.to_string()),
         PrimitiveType::Int => PrimitiveLiteral::Int(text.parse().expect("int")),
         PrimitiveType::Long => PrimitiveLiteral::Long(text.parse().expect("long")),
+        PrimitiveType::Double => PrimitiveLiteral::Double(text.parse::<f64>().expect("double").into()),
         PrimitiveType::Date => Datum::date_from_str(text).expect("date").literal().clone(),
         PrimitiveType::Timestamp => Datum::timestamp_from_str(text).expect("timestamp").literal().clone(),
         PrimitiveType::Timestamptz => Datum::timestamptz_from_str(text).expect("timestamptz").literal().clone(),

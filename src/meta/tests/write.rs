@@ -223,7 +223,7 @@ async fn two_partition_fields_of_one_fixed_type_make_a_valid_schema() {
     assert_eq!(Manifest::parse_avro(&bytes).expect("the library understands").entries()[0].data_file(), &file);
 }
 
-/// The order of UUIDs in Java up to 1.10 at least: two signed numbers.
+/// The order of UUIDs in the Java library (1.9.2): two signed numbers.
 fn signed(bytes: &[u8]) -> (i64, i64) {
     let half = |range: std::ops::Range<usize>| i64::from_be_bytes(bytes[range].try_into().expect("8 bytes"));
     (half(0..8), half(8..16))
