@@ -107,7 +107,8 @@ impl Silence {
 
     /// The catalogs that are silent; `tables` says how many tables one has.
     pub(super) fn silent_catalogs(&mut self, tables: impl Fn(&str) -> usize) -> BTreeSet<String> {
-        for (catalog, voices) in &mut self.catalogs {
+        // Counting tables is worth it only where one is silent.
+        for (catalog, voices) in self.catalogs.iter_mut().filter(|(_, voices)| !voices.silent.is_empty()) {
             voices.down |= voices.silent.len() >= AGREE.min(tables(catalog)).max(1);
         }
         let down = self.catalogs.iter().filter(|(_, voices)| voices.down);
