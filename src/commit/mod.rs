@@ -14,7 +14,7 @@ use std::time::Duration;
 use iceberg::spec::{FormatVersion, Snapshot, TableMetadata};
 
 pub use expire::commit_expire;
-pub use replace::commit_rewrite;
+pub use replace::{commit_dangling_deletes, commit_rewrite};
 
 use crate::catalog::LoadedTable;
 use crate::error::Error;

@@ -4,7 +4,9 @@
 pub mod bin_pack;
 pub mod changes;
 pub mod check;
+mod doubtful;
 mod draw;
+mod new_spec;
 mod partitions;
 pub mod rewrite_data_files;
 pub mod sizes;

@@ -3,7 +3,7 @@
 //! | reason | what it means |
 //! |---|---|
 //! | `failing` | the last run of a step failed |
-//! | `quarantined` | the table's metadata is invalid, so it is left alone until that changes |
+//! | `quarantined` | the table's metadata is invalid, so it is not compacted until that changes |
 //! | `overdue` | a due step has waited longer than one schedule period, and longer than [`OVERDUE_MIN`] |
 //! | `unreadable` | the table's numbers could not be collected when that was last tried |
 //! | `small_files` | more than half of the data files are small, and these are more than [`SMALL_FILES_PER_PARTITION`] a partition on average or more than [`SMALL_FILES`] in all |
@@ -31,7 +31,7 @@ pub const DELETE_FILES: u64 = 100;
 pub enum ReasonKind {
     /// Steps fail.
     Failing,
-    /// Left alone until its metadata changes.
+    /// Not compacted until its metadata changes.
     Quarantined,
     /// A due step is not done.
     Overdue,
@@ -78,7 +78,7 @@ pub struct HealthView<'a> {
     pub consecutive_failures: u32,
     /// What went wrong last, if that is known.
     pub last_failure: Option<&'a str>,
-    /// Left alone until its metadata changes.
+    /// Not compacted until its metadata changes.
     pub quarantined: bool,
     /// Since when the step that the table waits for has been due, milliseconds since the epoch, whatever attempts have failed
     /// since; time in which the table was paused is left out. May lie ahead. `None` while a step runs.
@@ -121,7 +121,7 @@ pub fn reasons(view: &HealthView<'_>, now_ms: i64) -> Vec<Reason> {
         let detail = match kind {
             ReasonKind::Quarantined => view.quarantined.then(|| {
                 let cure = "repair it, or take the table out of the policies";
-                format!("its metadata is invalid and it is left alone until that changes: {cure}")
+                format!("its metadata is invalid and it is not compacted until that changes: {cure}")
             }),
             ReasonKind::Failing => failing(view),
             ReasonKind::Unreadable => view.unreadable.map(str::to_owned),

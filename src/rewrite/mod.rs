@@ -6,7 +6,7 @@
 //!                          |                               |
 //! reader -> project -> work -> pipeline | pooled -> encode -> writer -> verify
 //!                                |         |          |         |
-//!                            segments  partition  properties  location, metrics
+//!                            segments  partition  properties  filling, location, metrics
 //! ```
 
 mod bounds;
@@ -16,6 +16,7 @@ mod delete_mask;
 mod deletes;
 mod encode;
 mod fields;
+mod filling;
 mod group;
 mod keys;
 mod location;

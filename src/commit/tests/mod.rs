@@ -1,5 +1,6 @@
 //! Commits against a catalog that races, refuses and loses answers.
 
+mod dangling;
 mod expire;
 mod replace;
 mod settle;

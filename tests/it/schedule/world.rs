@@ -132,11 +132,16 @@ impl Lake {
 
     /// Adds one file with ten rows to each of the partitions, in one snapshot.
     pub(crate) async fn append(&self, table: &str, parts: std::ops::Range<i64>) {
-        let loaded = self.load(table).await;
         let mut files = Vec::new();
         for part in parts {
             files.push(self.data_file(table, part).await);
         }
+        self.add(table, files).await;
+    }
+
+    /// Adds these files in one snapshot.
+    pub(crate) async fn add(&self, table: &str, files: Vec<DataFile>) {
+        let loaded = self.load(table).await;
         let additions = Additions { operation: Operation::Append, files, properties: HashMap::new() };
         let identity = SnapshotIdentity {
             snapshot_id: snapshot_id(self.clock.uuid()),
@@ -149,7 +154,8 @@ impl Lake {
         assert!(matches!(outcome, CommitOutcome::Committed(_)), "{outcome:?}");
     }
 
-    async fn data_file(&self, table: &str, part: i64) -> DataFile {
+    /// A file with ten rows of a partition, in the store only.
+    pub(crate) async fn data_file(&self, table: &str, part: i64) -> DataFile {
         let first = i64::try_from(self.clock.uuid().as_u128() & 0xffff_ffff).expect("a small number") * 10;
         let rows = batch(vec![(1, "id", longs(first..first + 10)), (2, "part", longs([part; 10]))]);
         let content = parquet(&rows);
