@@ -31,7 +31,7 @@
 //! - **Null partitions** of the current spec are a pool of their own; the reference mixes them with the other specs' files.
 //! - **Key ranges** of equality deletes are not compared, so `delete-file-threshold` may count a delete that the reference
 //!   rules out. A threshold of 0 is refused: it would select every file on every run.
-//! - **Cut.** When `max-files-to-rewrite` leaves a group files that are not worth a rewrite, they wait too.
+//! - **Cut.** When `max-files-to-rewrite` leaves a group files of which a rewrite gains nothing, they wait too.
 //! - **Refused**: format version 3 and encrypted tables. **Left alone**, while everything else is planned: files that are not
 //!   Parquet or encrypted, and files with such a delete file; a partition in which a path is live twice (`duplicate_path`);
 //!   files whose entry, or the entry of a delete that may apply to them, contradicts the specification (`invalid_entry`).
@@ -271,29 +271,33 @@ impl Judge<'_> {
         picked
     }
 
-    /// Why a group is left alone: a rewrite has to take out deletes, split what is too large, bring files into the current
-    /// spec, or make fewer files.
+    /// Why a group is left alone.
     fn not_worth_it(&self, bin: &Pool) -> Option<Reason> {
         let options = self.options;
         let (files, bytes) = (bin.tasks.len(), input_bytes(&bin.tasks));
-        let too_large = bin.tasks.iter().any(|task| self.is_too_large(task));
-        if options.rewrite_all {
-            let deletes = bin.tasks.iter().any(|task| effective_deletes(task).next().is_some());
-            let worth_it = bin.partition.is_none() || too_large || deletes || self.makes_fewer(bin);
-            return (!worth_it).then_some(Reason::AlreadyCompacted);
-        }
-        let deletes = bin.tasks.iter().any(|task| self.has_too_many_deletes(task));
         let several = files > 1 && (files >= options.min_input_files || bytes > self.sizes.target_bytes);
-        if !(several || too_large || deletes) {
+        let single = || bin.tasks.iter().any(|task| self.is_too_large(task) || self.has_too_many_deletes(task));
+        if !(options.rewrite_all || several || single()) {
             return Some(if files == 1 { Reason::SingleFile } else { Reason::TooFewFiles });
         }
-        if bin.partition.is_none() {
-            // With deletes taken out, as many files as before are a gain.
-            let most = if deletes { files } else { files - 1 };
-            let at_most = self.outputs_at_most(bin);
-            return at_most.is_none_or(|outputs| outputs > most as u64).then_some(Reason::OtherSpec);
+        let otherwise = if bin.partition.is_some() { Reason::AlreadyCompacted } else { Reason::OtherSpec };
+        (!self.gains(bin)).then_some(otherwise)
+    }
+
+    /// Whether a rewrite takes out deletes, splits what is too large, brings files into the current spec where that is wanted,
+    /// or makes fewer files.
+    fn gains(&self, bin: &Pool) -> bool {
+        let has_deletes = |task: &RewriteTask| match self.options.rewrite_all {
+            true => effective_deletes(task).next().is_some(),
+            false => self.has_too_many_deletes(task),
+        };
+        let deletes = bin.tasks.iter().any(has_deletes);
+        if bin.partition.is_some() {
+            return deletes || bin.tasks.iter().any(|task| self.is_too_large(task)) || self.makes_fewer(bin);
         }
-        (!(deletes || too_large || self.makes_fewer(bin))).then_some(Reason::AlreadyCompacted)
+        // As many files as before are a gain only if deletes go.
+        let most = (bin.tasks.len() as u64).saturating_sub(u64::from(!deletes));
+        self.options.rewrite_all || self.outputs_at_most(bin).is_some_and(|outputs| outputs <= most)
     }
 
     fn has_wrong_size(&self, task: &RewriteTask) -> bool {
@@ -341,7 +345,7 @@ impl Judge<'_> {
     }
 
     /// Cuts the plan to `max-files-to-rewrite`, in plan order: the group that no longer fits keeps its first ones. Where those
-    /// are not worth it they wait for a run with more room, and groups behind them have the room left.
+    /// gain nothing they wait for a run with more room, and groups behind them have the room left.
     fn truncate(&self, bins: &mut Vec<Pool>, skips: &mut Skips) {
         let Some(mut left) = self.options.max_files_to_rewrite else {
             return;
@@ -350,7 +354,7 @@ impl Judge<'_> {
             if bin.tasks.len() > left {
                 let beyond = bin.tasks.split_off(left);
                 skips.add_all(Reason::TruncatedByMaxFiles, &beyond);
-                if bin.tasks.is_empty() || self.not_worth_it(bin).is_some() {
+                if bin.tasks.is_empty() || !self.gains(bin) {
                     skips.add_all(Reason::TruncatedByMaxFiles, &bin.tasks);
                     return false;
                 }

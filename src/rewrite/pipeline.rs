@@ -26,8 +26,10 @@ use crate::rewrite::writer::{OutputFile, WrittenFile};
 /// Batches between a decoding and an encoding thread.
 const BATCHES_BETWEEN: usize = 3;
 
-/// A batch is cut into pieces of this part of a row group at most, about.
+/// A batch is cut into pieces of this part of a row group at most, about ...
 const PIECES_PER_ROW_GROUP: u64 = 16;
+/// ... but not into smaller ones than this.
+const PIECE_BYTES_MIN: u64 = 16 << 10;
 
 /// What a worker tells its assembler.
 enum Message {
@@ -173,7 +175,7 @@ struct SegmentEncoder<'a> {
 impl SegmentEncoder<'_> {
     /// Writes a batch, in pieces that are small beside a row group, so that row groups end about where they should.
     fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        let piece_bytes = (self.work.output.row_group_bytes / PIECES_PER_ROW_GROUP).max(1);
+        let piece_bytes = (self.work.output.row_group_bytes / PIECES_PER_ROW_GROUP).max(PIECE_BYTES_MIN);
         let pieces = (batch.get_array_memory_size() as u64).div_ceil(piece_bytes).max(1);
         let rows = batch.num_rows();
         let step = rows.div_ceil(usize::try_from(pieces).unwrap_or(usize::MAX)).max(1);

@@ -6,6 +6,7 @@ use futures::FutureExt;
 use iceberg::spec::{DataContentType, DataFileBuilder, DataFileFormat, Literal};
 use icewright::report::Outcome;
 use icewright::report::run_report::RewriteReport;
+use icewright::storage::Store;
 use icewright::testing::{CommitFault, Operation, StoreFault};
 
 use super::world::{HOUR, Lake, POLICY};
@@ -111,7 +112,7 @@ async fn a_missing_and_a_damaged_file_stop_their_groups_and_no_other() {
     let lake = lake(4).await;
     let files = lake.files("t").await;
     let of = |part: i64| files.iter().find(|path| path.contains(&format!("part={part}/"))).expect("a file");
-    lake.store.delete(&[of(1).clone()]).await;
+    assert!(lake.store.delete_batch(&[of(1).clone()]).await[0].is_ok());
     lake.store.put(of(2), "no Parquet");
     let report = lake.compact(&lake.env(), "t", POLICY).await;
     assert_eq!((report.outcome, groups(&report), report.commits), (Outcome::Failed, [4, 2, 2, 0, 0], 1));

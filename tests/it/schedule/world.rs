@@ -142,7 +142,9 @@ impl Lake {
     /// Adds these files in one snapshot.
     pub(crate) async fn add(&self, table: &str, files: Vec<DataFile>) {
         let loaded = self.load(table).await;
-        let additions = Additions { operation: Operation::Append, files, properties: HashMap::new() };
+        let all_data = files.iter().all(|file| file.content_type() == DataContentType::Data);
+        let operation = if all_data { Operation::Append } else { Operation::Delete };
+        let additions = Additions { operation, files, properties: HashMap::new() };
         let identity = SnapshotIdentity {
             snapshot_id: snapshot_id(self.clock.uuid()),
             commit_uuid: self.clock.uuid(),
