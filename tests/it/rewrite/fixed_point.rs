@@ -128,7 +128,7 @@ async fn outputs_are_filled_to_the_target() {
         let mut lake = Lake::new(&sizes, Compression::UNCOMPRESSED, "uncompressed");
         let plan = lake.plan(&options());
         let outputs = in_hundredths(&lake.run(&plan).await[0].1);
-        let near = outputs.iter().zip(&expected).all(|(is, should)| is.abs_diff(*should) <= 13);
+        let near = outputs.iter().zip(&expected).all(|(is, should)| is.abs_diff(*should) <= 25);
         assert!(near && outputs.len() == expected.len(), "{sizes:?} became {outputs:?} instead of {expected:?}");
         assert_eq!(lake.plan(&options()).groups.len(), 0, "{outputs:?}");
     }
