@@ -79,6 +79,12 @@ impl RewritePlan {
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()
     }
+
+    /// Files were left out since their metadata, or that of their deletes, contradicts itself: nobody but the table's writers
+    /// can settle that.
+    pub fn leaves_out_doubtful_files(&self) -> bool {
+        self.skipped.iter().any(|line| skips::is_doubt(line.reason))
+    }
 }
 
 /// Something that was left alone.

@@ -96,6 +96,11 @@ impl Reason {
     }
 }
 
+/// Whether the reason of this name is a contradiction in the table's metadata.
+pub(super) fn is_doubt(name: &str) -> bool {
+    [Reason::DuplicatePath, Reason::InvalidEntry].iter().any(|reason| reason.as_str() == name)
+}
+
 /// Counts of files left alone.
 #[derive(Debug, Default)]
 pub(super) struct Skips {

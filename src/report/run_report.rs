@@ -17,7 +17,7 @@ pub struct RewriteReport {
     pub outcome: Outcome,
     /// Whether the table's metadata contradicts the specification, so that the table is not compacted until it changes.
     pub metadata_invalid: bool,
-    /// Whether the table was not touched since that would not have been safe; `reason` says why.
+    /// Whether the table, or a part of it, was not touched since that would not have been safe; `reason` or `skipped` says why.
     pub refused: bool,
     /// Why nothing was done, or why it failed.
     pub reason: Option<String>,

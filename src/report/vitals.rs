@@ -13,7 +13,7 @@ pub struct Vital {
     pub consecutive_failures: u32,
     /// What went wrong last.
     pub last_failure: Option<String>,
-    /// Left alone until its metadata changes.
+    /// Not compacted until its metadata changes.
     pub quarantined: bool,
     /// Since when the step that the table waits for has been due, milliseconds since the epoch; failed attempts do not count.
     pub due_since_ms: Option<i64>,

@@ -33,7 +33,7 @@ use crate::storage::delete_files::{Proof, delete_files};
 /// Footers read, or outputs reopened, at the same time.
 const CONCURRENT_FOOTERS: usize = 8;
 /// Output files of a run at least, about.
-const FILES_PER_RUN: u64 = 8;
+const FILES_PER_RUN: u64 = 16;
 /// Decoded batches alive per worker at most: being decoded, filtered, between threads, encoded.
 pub(crate) const BATCHES_ALIVE: u64 = 8;
 

@@ -111,6 +111,7 @@ pub async fn rewrite_data_files(
         (watcher.planned)(plan);
         watcher.progress.planned(&plan.groups);
     }
+    let doubtful = matches!(&planned, Ok(Ok(plan)) if plan.leaves_out_doubtful_files());
     let mut report = match planned {
         Err(error) => RewriteReport::failed(&error),
         Ok(Err(reason)) => RewriteReport::skipped(reason),
@@ -135,6 +136,7 @@ pub async fn rewrite_data_files(
             },
         },
     };
+    report.refused |= doubtful;
     report.duration_ms = env.clock.now_ms() - started;
     report.phases_ms = stopwatch.times();
     report

@@ -127,7 +127,7 @@ async fn a_path_that_is_live_twice_leaves_the_other_partitions_to_be_compacted()
     lake.add("t", vec![file]).await;
     let before = lake.rows("t").await;
     let report = lake.compact(&lake.env(), "t", POLICY).await;
-    assert_eq!((report.outcome, groups(&report)), (Outcome::Success, [2, 2, 0, 0, 0]));
+    assert_eq!((report.outcome, report.refused, groups(&report)), (Outcome::Success, true, [2, 2, 0, 0, 0]));
     let skipped: Vec<_> = report.skipped.iter().map(|line| (line.reason, line.files)).collect();
     assert_eq!(skipped, [("duplicate_path", 4)]);
     assert_eq!((lake.files("t").await.len(), lake.rows("t").await), (2 + 4, before));

@@ -290,6 +290,7 @@ async fn a_table_with_a_path_that_is_live_twice_is_still_cleaned() {
     let daemon = Daemon::start(&lake, 1);
     until(MINUTE, "cleaned", || async { lake.snapshots("t").await == 1 && !lake.has(&litter) }).await;
     assert_eq!(daemon.value("icewright_table_quarantined", "table=\"t\""), 0.0);
+    assert_eq!(daemon.value("icewright_table_refused", "action=\"rewrite-data-files\""), 1.0, "and it is seen");
     assert_eq!(lake.rows("t").await, rows);
     daemon.stop().await;
 }
