@@ -193,6 +193,19 @@ mod tests {
     }
 
     proptest! {
+        /// Where many files follow, none of a run is small, unless encoding leaves less than one file of it all.
+        #[test]
+        fn a_run_that_others_follow_has_full_files_only(
+            target in 2 * MIB..600 * MIB,
+            (count, share) in (80..300_usize, 30..=100_u64),
+            input in 0.2..5.0_f64,
+        ) {
+            let filling = Filling::new(target, target / 5 * 7);
+            let segments = vec![vec![filling.row_group_bytes(128 * MIB) * share / 100]; count];
+            let files = files(filling, true, &segments, input);
+            prop_assert!(files.iter().all(|bytes| *bytes as f64 >= target as f64 * 0.7), "{:?}", files);
+        }
+
         #[test]
         fn every_file_but_the_last_is_full_and_none_too_large(
             (target, more) in (2 * MIB..600 * MIB, 0..400 * MIB),
