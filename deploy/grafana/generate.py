@@ -51,7 +51,7 @@ def fleet_overview():
                  thresholds=thresholds((1, YELLOW)))),
         (3, stat("Paused", "Tables that somebody has paused.",
                  f"sum({per_table('icewright_table_paused')})", thresholds=thresholds((1, YELLOW)))),
-        (3, stat("Quarantined", "Tables that contradict the specification and are left alone.",
+        (3, stat("Quarantined", "Tables that contradict the specification and are not compacted.",
                  f"sum({per_table('icewright_table_quarantined')})", thresholds=thresholds((1, RED)))),
         (3, stat("Running", "Tables in work now.", f"sum(icewright_running_tables{{{PROCESS}}})")),
         (3, stat("Longest wait", "How long a due table has been waiting for a worker.",

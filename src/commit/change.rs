@@ -163,6 +163,12 @@ fn dangling_deletes(head: &TableState, start: &StartSnapshot, results: &[Rewrite
             DataContentType::Data => true,
         }
     };
+    // Entries leave by their path, so one that is live twice stays: which of the two is meant, nobody knows.
+    let mut live: HashMap<&str, usize> = HashMap::with_capacity(head.delete_files.len());
+    for file in head.data_files.iter().chain(&head.delete_files) {
+        *live.entry(file.file_path.as_ref()).or_default() += 1;
+    }
+    let is_single = |file: &FileEntry| live.get(file.file_path.as_ref()) == Some(&1);
     // Deletion vectors are not handled by this version: they stay.
-    head.delete_files.iter().filter(|f| !f.is_deletion_vector() && !applies(f)).cloned().collect()
+    head.delete_files.iter().filter(|f| !f.is_deletion_vector() && is_single(f) && !applies(f)).cloned().collect()
 }

@@ -16,7 +16,7 @@ use iceberg::spec::FormatVersion;
 use iceberg::{TableRequirement, TableUpdate};
 
 pub use expire::commit_expire;
-pub use replace::commit_rewrite;
+pub use replace::{commit_dangling_deletes, commit_rewrite};
 
 use crate::catalog::{CommitOutcome, LoadedTable, Metadata, Snapshot};
 use crate::clock::{Clock, Deadline};

@@ -42,24 +42,18 @@ pub async fn commit_rewrite(
     if let Err(error) = check_results(results) {
         return CommitResult::NotCommitted(error);
     }
-    let commit = Commit {
-        table: table.clone(),
-        start,
-        results,
-        ctx,
-        clock,
-        until: ctx.until(clock),
-        snapshot_id: snapshot_id(clock.uuid()),
-        manifests: HashMap::new(),
-        reusable: None,
-        attempts: Vec::new(),
-        written: Vec::new(),
-        open: Vec::new(),
-        unseen: false,
-        conflicts: 0,
-        unknown_outcomes: 0,
-    };
-    commit.run().await
+    Commit::new(table, start, results, ctx, clock).run().await
+}
+
+/// Takes delete files that provably apply to nothing out of the table, in one `replace` snapshot on `main` that touches no
+/// data file. Which ones is found out anew before each attempt; without any, nothing is committed and no snapshot made.
+pub async fn commit_dangling_deletes(
+    table: &TableHandle,
+    start: &StartSnapshot,
+    ctx: &CommitContext,
+    clock: &dyn Clock,
+) -> CommitResult {
+    Commit::new(table, start, &[], ctx, clock).run().await
 }
 
 /// How an attempt went on.
@@ -111,7 +105,33 @@ struct Commit<'a> {
     unknown_outcomes: u32,
 }
 
-impl Commit<'_> {
+impl<'a> Commit<'a> {
+    fn new(
+        table: &TableHandle,
+        start: &'a StartSnapshot,
+        results: &'a [RewriteResult],
+        ctx: &'a CommitContext,
+        clock: &'a dyn Clock,
+    ) -> Self {
+        Self {
+            table: table.clone(),
+            start,
+            results,
+            ctx,
+            clock,
+            until: ctx.until(clock),
+            snapshot_id: snapshot_id(clock.uuid()),
+            manifests: HashMap::new(),
+            reusable: None,
+            attempts: Vec::new(),
+            written: Vec::new(),
+            open: Vec::new(),
+            unseen: false,
+            conflicts: 0,
+            unknown_outcomes: 0,
+        }
+    }
+
     async fn run(mut self) -> CommitResult {
         let mut last = Error::internal("no attempt was made");
         for attempt in 0..=self.ctx.retries {
@@ -228,7 +248,8 @@ impl Commit<'_> {
         None
     }
 
-    /// Revalidates and writes the files of an attempt. `None`: the rewrite turned out to be in the table.
+    /// Revalidates and writes the files of an attempt. `None`: the rewrite turned out to be in the table, or nothing is to be
+    /// changed.
     async fn prepare(&mut self, number: u32) -> Result<Option<Request>> {
         let loaded = self.table.loaded.clone();
         let head = loaded.current_snapshot().cloned();
@@ -242,6 +263,9 @@ impl Commit<'_> {
             return Ok(None);
         }
         let change = plan_change(&state, self.start, self.results)?;
+        if change.removed.is_empty() {
+            return Ok(None);
+        }
         let metadata = loaded.typed()?.clone();
         let identity = SnapshotIdentity {
             snapshot_id: self.snapshot_id,

@@ -81,8 +81,7 @@ pub(super) fn revalidate(
     results: &[RewriteResult],
 ) -> Result<Verdict> {
     check_table(head, start)?;
-    let live = by_path(&head.data_files)?;
-    by_path(&head.delete_files)?;
+    let live = by_path(head, results)?;
     if check_outputs(&live, results)? == Verdict::AlreadyCommitted {
         return Ok(Verdict::AlreadyCommitted);
     }
@@ -114,22 +113,24 @@ fn check_table(head: &TableState, start: &StartSnapshot) -> Result<()> {
     Ok(())
 }
 
-/// Files by path; a path that is live twice makes every count of rows wrong.
-fn by_path(files: &[Arc<FileEntry>]) -> Result<HashMap<&str, &Arc<FileEntry>>> {
-    let mut map = HashMap::with_capacity(files.len());
-    let mut blobs = HashSet::new();
-    for file in files {
-        let fresh = match file.is_deletion_vector() {
-            // Several deletion vectors share a Puffin file.
-            true => blobs.insert((file.file_path.as_ref(), file.content_offset)),
-            false => map.insert(file.file_path.as_ref(), file).is_none(),
-        };
-        if !fresh {
-            let (path, manifest) = (&file.file_path, &file.manifest_path);
-            return Err(Error::invalid(format!("{path} is live twice, once more in manifest {manifest}")));
+/// Data files by path. A path that is live twice leaves open what its removal would mean, so no input may be one; what else is
+/// live twice is left as it is.
+fn by_path<'a>(head: &'a TableState, results: &[RewriteResult]) -> Result<HashMap<&'a str, &'a Arc<FileEntry>>> {
+    let inputs: HashSet<&str> = results.iter().flat_map(|r| &r.rewritten).map(|f| f.file_path.as_ref()).collect();
+    let mut map = HashMap::with_capacity(head.data_files.len());
+    let twice = |file: &FileEntry| {
+        let (path, manifest) = (&file.file_path, &file.manifest_path);
+        conflict(format!("input {path} is live twice by now, once more in manifest {manifest}"))
+    };
+    for file in &head.data_files {
+        if map.insert(file.file_path.as_ref(), file).is_some() && inputs.contains(file.file_path.as_ref()) {
+            return Err(twice(file));
         }
     }
-    Ok(map)
+    match head.delete_files.iter().find(|file| inputs.contains(file.file_path.as_ref())) {
+        Some(file) => Err(twice(file)),
+        None => Ok(map),
+    }
 }
 
 fn check_outputs(live: &HashMap<&str, &Arc<FileEntry>>, results: &[RewriteResult]) -> Result<Verdict> {

@@ -4,7 +4,9 @@
 pub mod bin_pack;
 pub mod changes;
 pub mod check;
+mod doubtful;
 mod draw;
+mod new_spec;
 mod partitions;
 pub mod rewrite_data_files;
 pub mod sizes;
@@ -75,6 +77,12 @@ impl RewritePlan {
     /// Nothing is to be rewritten.
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()
+    }
+
+    /// Files were left out since their metadata, or that of their deletes, contradicts itself: nobody but the table's writers
+    /// can settle that.
+    pub fn leaves_out_doubtful_files(&self) -> bool {
+        self.skipped.iter().any(|line| skips::is_doubt(line.reason))
     }
 }
 

@@ -6,36 +6,47 @@
 //!
 //! Rules and numbers are those of the reference implementation's bin-pack planner. A pool is one partition of the table's
 //! current spec; all files of other specs share one more pool. A file is picked if it is too small, too large or has too many
-//! deletes; bins are filled in order; a group is picked if it has enough files, enough bytes, too many bytes, or a file with
-//! too many deletes. `rewrite-all` picks every file and every group.
+//! deletes; bins are filled in order; a group is picked if it has enough files, enough bytes, a file that is too large, or a
+//! file with too many deletes. `rewrite-all` picks every file and every group.
 //!
 //! Departures, each for a reason:
-//! - **Fixed point.** The reference rewrites everything again on every `rewrite-all`. Here a group is left alone
-//!   (`already_compacted`) if its files are of the current spec, no delete applies to any of them, none is above the maximum
-//!   size, and a rewrite would not make fewer of them: they are no more than the expected output files, or they are the
-//!   output of one run of ours with at most one file below the minimum size. Sort orders, codecs and other write properties
-//!   are not looked at. A position delete for a partition that is older than the file itself does not count, here or for
+//! - **Fixed point.** The reference rewrites the same files again and again: all of them with `rewrite-all`, and otherwise
+//!   those that come out below the minimum size or above the maximum. Here a group is left alone (`already_compacted`) unless
+//!   a rewrite takes out deletes, splits a file that is too large, brings files of older specs into the current one, or makes
+//!   fewer files. Fewer are expected if there are more than the expected output files; of files that runs of ours wrote, two
+//!   must not be full besides, which a run under other settings has left or several runs have. So a run's own result is not
+//!   taken up again, whatever encoding made of the sizes; where limits have cut a partition into several groups, what each
+//!   left is merged by further runs, into fewer files each time. Sort orders, codecs and other write properties are not
+//!   looked at. A position delete for a partition that is older than the file itself does not count, here or for
 //!   `delete-file-threshold`: a rewrite keeps the sequence number it was planned at, so the deletes of that very snapshot
 //!   still apply by number, and hold nothing.
+//! - **Large files** are split only if about full files come out of it: from one and a half times the target, and of more
+//!   than one row. The reference cuts a sliver off a file that is a little above the maximum.
+//! - **Older specs.** The reference writes files of older specs into the current one whenever they are picked. Here plain
+//!   bin-packing does so only if fewer files come out for certain (as many, if deletes go): a finer spec would turn small
+//!   files into more and smaller ones (`other_spec`). `rewrite-all` asks for it.
 //! - **Order.** The reference packs in scan order, which follows manifests. Here files of a pool are packed by data sequence
 //!   number, then path, so that neighbours in time stay neighbours; the order of manifests does not matter. Pools come by
 //!   their newest sequence number: partitions that nobody writes to are done, and committed, before the busy ones.
 //! - **Null partitions** of the current spec are a pool of their own; the reference mixes them with the other specs' files.
 //! - **Key ranges** of equality deletes are not compared, so `delete-file-threshold` may count a delete that the reference
 //!   rules out. A threshold of 0 is refused: it would select every file on every run.
-//! - **Cut.** When `max-files-to-rewrite` leaves a group files that would come out as they are, they wait too.
+//! - **Cut.** When `max-files-to-rewrite` leaves a group files of which a rewrite gains nothing, they wait too.
 //! - **Unwritable specs.** If some engine could not read what is written by the table's current spec, every file is left alone
 //!   (`partition_spec_unwritable`).
-//! - **Refused**: format version 3 and encrypted tables. **Left alone**: files that are not Parquet, and files with an
-//!   applicable delete file that is not.
+//! - **Refused**: format version 3 and encrypted tables. **Left alone**, while everything else is planned: files that are not
+//!   Parquet or encrypted, and files with such a delete file; a partition in which a path is live twice (`duplicate_path`);
+//!   files whose entry, or the entry of a delete that may apply to them, contradicts the specification (`invalid_entry`).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use iceberg::spec::{DataContentType, DataFileFormat, FormatVersion};
+use iceberg::spec::{DataFileFormat, FormatVersion, TableMetadata};
 
 use super::bin_pack::pack;
+use super::doubtful::Doubtful;
+use super::new_spec::partitions_at_most;
 use super::partitions::{Selection, Verdict};
 use super::sizes::Sizes;
 use super::skips::{Reason, Skips};
@@ -45,6 +56,9 @@ use crate::policy::{RewriteDataFilesPolicy, RewriteJobOrder, TablePolicy};
 use crate::run_id::RunId;
 use crate::table::delete_index::{may_hold_rows_of, without_target};
 use crate::table::{DeleteIndex, FileEntry, PartitionTuple, TableState, unwritable_spec};
+
+/// What indexes and footers may add to a file of ours above the maximum.
+const OWN_SLACK_BYTES: u64 = 1 << 20;
 
 /// Files that may be rewritten together.
 #[derive(Debug, Default)]
@@ -60,8 +74,7 @@ struct Pool {
 /// order of the state's files does not matter.
 ///
 /// [`ErrorKind::Config`] if policy, table properties and partition specs contradict each other, [`ErrorKind::Unsupported`]
-/// for format version 3 and encrypted tables, [`ErrorKind::DataInvalid`] for a file that is live twice, a file of an unknown spec, or
-/// deletes that cannot be attached.
+/// for format version 3 and encrypted tables. Files whose metadata contradicts itself are left out, and all that they concern.
 pub fn plan_rewrite_data_files(
     state: &TableState,
     policy: &TablePolicy,
@@ -83,7 +96,6 @@ pub fn plan_rewrite_data_files(
     let metadata = state.loaded.typed()?;
     check_supported(state)?;
     check_options(options)?;
-    check_files(state)?;
     if let Some(why) = unwritable_spec(metadata, metadata.default_partition_spec_id()) {
         state.data_files.iter().for_each(|file| skips.add(Reason::PartitionSpecUnwritable, file));
         plan.skipped = skips.finish(None, options.min_input_files);
@@ -92,15 +104,17 @@ pub fn plan_rewrite_data_files(
     }
     let sizes = Sizes::resolve(options, metadata.properties())?;
     let selection = Selection::resolve(&options.partitions, metadata, &policy.time_zone, commit_interval, now_ms)?;
+    let doubtful = Doubtful::find(state, metadata, &mut skips);
+    let judge = Judge { options, sizes: &sizes, metadata };
     let mut bins = Vec::new();
-    for pool in pools(state, &selection, &mut skips)? {
-        bins.extend(pick(pool, options, &sizes, &mut skips));
+    for pool in pools(state, &selection, &doubtful, &mut skips)? {
+        bins.extend(judge.pick(pool, &mut skips));
     }
-    truncate(&mut bins, options.max_files_to_rewrite, &sizes, &mut skips);
+    judge.truncate(&mut bins, &mut skips);
     let output_spec_id = metadata.default_partition_spec_id();
     plan.groups = bins.into_iter().map(|bin| group(bin, &sizes, output_spec_id)).collect();
     order(&mut plan.groups, options.rewrite_job_order);
-    plan.dangling_delete_files = without_target(metadata, &state.data_files, &state.delete_files).len();
+    plan.dangling_delete_files = without_target(metadata, &state.data_files, &doubtful.usable_deletes).len();
     plan.skipped = skips.finish(Some(&sizes), options.min_input_files);
     Ok(plan)
 }
@@ -114,8 +128,7 @@ fn check_supported(state: &TableState) -> Result<()> {
             metadata.format_version()
         )));
     }
-    let encrypted_file = state.data_files.iter().chain(&state.delete_files).find(|file| file.encrypted);
-    if metadata.properties().contains_key("encryption.key-id") || encrypted_file.is_some() {
+    if metadata.properties().contains_key("encryption.key-id") {
         return Err(Error::unsupported(
             "encrypted tables cannot be compacted by this version; disable rewrite-data-files for this table",
         ));
@@ -142,33 +155,10 @@ fn check_options(options: &RewriteDataFilesPolicy) -> Result<()> {
     }
 }
 
-fn check_files(state: &TableState) -> Result<()> {
-    let metadata = state.loaded.typed()?;
-    let mut seen: HashSet<&str> = HashSet::with_capacity(state.data_files.len());
-    for file in &state.data_files {
-        if file.content != DataContentType::Data {
-            return Err(Error::invalid(format!("{} is a delete file in a data manifest", file.file_path)));
-        }
-        if !seen.insert(&file.file_path) {
-            return Err(Error::invalid(format!(
-                "data file {} is live twice in the snapshot: its rows count twice, and a rewrite would settle that silently",
-                file.file_path
-            )));
-        }
-        if metadata.partition_spec_by_id(file.partition.spec_id).is_none() {
-            return Err(Error::invalid(format!(
-                "data file {} has partition spec {}, which the table metadata does not hold",
-                file.file_path, file.partition.spec_id
-            )));
-        }
-    }
-    Ok(())
-}
-
 /// Selected Parquet files with their deletes, by pool; pools and their tasks in packing order.
-fn pools(state: &TableState, selection: &Selection, skips: &mut Skips) -> Result<Vec<Pool>> {
-    let index = DeleteIndex::build(state.loaded.typed()?, &state.delete_files)?;
-    let has_other_formats = state.delete_files.iter().any(|file| file.file_format != DataFileFormat::Parquet);
+fn pools(state: &TableState, selection: &Selection, doubtful: &Doubtful<'_>, skips: &mut Skips) -> Result<Vec<Pool>> {
+    let index = DeleteIndex::build(state.loaded.typed()?, &doubtful.usable_deletes)?;
+    let deletes_are_plain = doubtful.usable_deletes.iter().all(|file| unreadable(file).is_none());
     let current_spec = state.loaded.metadata.default_partition_spec_id();
     let mut by_partition: HashMap<&PartitionTuple, Vec<&Arc<FileEntry>>> = HashMap::new();
     for file in &state.data_files {
@@ -187,7 +177,7 @@ fn pools(state: &TableState, selection: &Selection, skips: &mut Skips) -> Result
             files.iter().for_each(|file| skips.add(reason, file));
             continue;
         }
-        let tasks = tasks(&files, &index, has_other_formats, skips)?;
+        let tasks = tasks(&files, &index, doubtful, deletes_are_plain, skips);
         if partition.spec_id != current_spec {
             other_specs.tasks.extend(tasks);
         } else if let Some(first) = tasks.first() {
@@ -210,23 +200,41 @@ fn pools(state: &TableState, selection: &Selection, skips: &mut Skips) -> Result
 fn tasks(
     files: &[&Arc<FileEntry>],
     index: &DeleteIndex,
-    has_other_formats: bool,
+    doubtful: &Doubtful<'_>,
+    deletes_are_plain: bool,
     skips: &mut Skips,
-) -> Result<Vec<RewriteTask>> {
+) -> Vec<RewriteTask> {
     let mut tasks = Vec::with_capacity(files.len());
     for file in files {
-        if file.file_format != DataFileFormat::Parquet {
-            skips.add(Reason::Format, file);
+        if let Some(reason) = doubtful.reason(file).or_else(|| unreadable(file)) {
+            skips.add(reason, file);
             continue;
         }
-        let delete_files = index.for_data_file(file)?;
-        if has_other_formats && delete_files.iter().any(|delete| delete.file_format != DataFileFormat::Parquet) {
-            skips.add(Reason::DeleteFormat, file);
-            continue;
+        let delete_files = match index.for_data_file(file) {
+            Ok(delete_files) => delete_files,
+            Err(error) => {
+                skips.example(Reason::InvalidEntry, error.to_string());
+                skips.add(Reason::InvalidEntry, file);
+                continue;
+            }
+        };
+        let unreadable_delete = || delete_files.iter().find_map(|delete| unreadable(delete));
+        match if deletes_are_plain { None } else { unreadable_delete() } {
+            None => tasks.push(RewriteTask { data_file: Arc::clone(file), delete_files }),
+            Some(Reason::Format) => skips.add(Reason::DeleteFormat, file),
+            Some(reason) => skips.add(reason, file),
         }
-        tasks.push(RewriteTask { data_file: Arc::clone(file), delete_files });
     }
-    Ok(tasks)
+    tasks
+}
+
+/// Why this version cannot read a file, if it cannot.
+fn unreadable(file: &FileEntry) -> Option<Reason> {
+    match file.file_format {
+        _ if file.encrypted => Some(Reason::Encrypted),
+        DataFileFormat::Parquet => None,
+        _ => Some(Reason::Format),
+    }
 }
 
 fn packing_key(task: &RewriteTask) -> (i64, &str) {
@@ -238,47 +246,131 @@ fn newest_sequence_number(task: &RewriteTask) -> i64 {
     task.delete_files.max_sequence_number().map_or(data, |deletes| deletes.max(data))
 }
 
-/// The groups of a pool that are worth a rewrite.
-fn pick(pool: Pool, options: &RewriteDataFilesPolicy, sizes: &Sizes, skips: &mut Skips) -> Vec<Pool> {
-    let Pool { partition, mut tasks } = pool;
-    if !options.rewrite_all {
-        tasks.retain(|task| {
-            let picked = !sizes.is_right(task.data_file.file_size_bytes) || has_too_many_deletes(task, options);
-            if !picked {
-                skips.add(Reason::RightSize, &task.data_file);
-            }
-            picked
-        });
-    }
-    let max_files = options.max_file_group_input_files.unwrap_or(usize::MAX);
-    let bins = pack(tasks, |task| task.data_file.file_size_bytes, options.max_file_group_size_bytes, max_files);
-    let mut picked = Vec::new();
-    for tasks in bins {
-        let bin = Pool { partition: partition.clone(), tasks };
-        let reason = if options.rewrite_all {
-            is_compacted(&bin, sizes).then_some(Reason::AlreadyCompacted)
-        } else {
-            not_worth_it(&bin, options, sizes)
-        };
-        match reason {
-            Some(reason) => skips.add_all(reason, &bin.tasks),
-            None => picked.push(bin),
-        }
-    }
-    picked
+/// Decides what is worth a rewrite.
+struct Judge<'a> {
+    options: &'a RewriteDataFilesPolicy,
+    sizes: &'a Sizes,
+    metadata: &'a TableMetadata,
 }
 
-fn has_too_many_deletes(task: &RewriteTask, options: &RewriteDataFilesPolicy) -> bool {
-    if options
-        .delete_file_threshold
-        .is_some_and(|threshold| effective_deletes(task).take(threshold).count() >= threshold)
-    {
-        return true;
+impl Judge<'_> {
+    /// The groups of a pool that are worth a rewrite.
+    fn pick(&self, pool: Pool, skips: &mut Skips) -> Vec<Pool> {
+        let Pool { partition, mut tasks } = pool;
+        if !self.options.rewrite_all {
+            tasks.retain(|task| {
+                let picked = self.has_wrong_size(task) || self.has_too_many_deletes(task);
+                if !picked {
+                    skips.add(Reason::RightSize, &task.data_file);
+                }
+                picked
+            });
+        }
+        let max_files = self.options.max_file_group_input_files.unwrap_or(usize::MAX);
+        let max_bytes = self.options.max_file_group_size_bytes;
+        let mut picked = Vec::new();
+        for tasks in pack(tasks, |task| task.data_file.file_size_bytes, max_bytes, max_files) {
+            let bin = Pool { partition: partition.clone(), tasks };
+            match self.not_worth_it(&bin) {
+                Some(reason) => skips.add_all(reason, &bin.tasks),
+                None => picked.push(bin),
+            }
+        }
+        picked
     }
-    let rows = task.data_file.record_count;
-    let deleted =
-        task.delete_files.file_scoped().fold(0_u64, |sum, delete| sum.saturating_add(delete.record_count)).min(rows);
-    rows > 0 && deleted as f64 / rows as f64 >= options.delete_ratio_threshold
+
+    /// Why a group is left alone.
+    fn not_worth_it(&self, bin: &Pool) -> Option<Reason> {
+        let options = self.options;
+        let (files, bytes) = (bin.tasks.len(), input_bytes(&bin.tasks));
+        let several = files > 1 && (files >= options.min_input_files || bytes > self.sizes.target_bytes);
+        let single = || bin.tasks.iter().any(|task| self.is_too_large(task) || self.has_too_many_deletes(task));
+        if !(options.rewrite_all || several || single()) {
+            return Some(if files == 1 { Reason::SingleFile } else { Reason::TooFewFiles });
+        }
+        let otherwise = if bin.partition.is_some() { Reason::AlreadyCompacted } else { Reason::OtherSpec };
+        (!self.gains(bin)).then_some(otherwise)
+    }
+
+    /// Whether a rewrite takes out deletes, splits what is too large, brings files into the current spec where that is wanted,
+    /// or makes fewer files.
+    fn gains(&self, bin: &Pool) -> bool {
+        let has_deletes = |task: &RewriteTask| match self.options.rewrite_all {
+            true => effective_deletes(task).next().is_some(),
+            false => self.has_too_many_deletes(task),
+        };
+        let deletes = bin.tasks.iter().any(has_deletes);
+        if bin.partition.is_some() {
+            return deletes || bin.tasks.iter().any(|task| self.is_too_large(task)) || self.makes_fewer(bin);
+        }
+        // As many files as before are a gain only if deletes go.
+        let most = (bin.tasks.len() as u64).saturating_sub(u64::from(!deletes));
+        self.options.rewrite_all || self.outputs_at_most(bin).is_some_and(|outputs| outputs <= most)
+    }
+
+    fn has_wrong_size(&self, task: &RewriteTask) -> bool {
+        task.data_file.file_size_bytes < self.sizes.min_bytes || self.is_too_large(task)
+    }
+
+    /// Whether a rewrite would make several files of about the target of this one. A row is not divided, and what a run of
+    /// ours left a little above the maximum would come out like that again.
+    fn is_too_large(&self, task: &RewriteTask) -> bool {
+        let FileEntry { file_size_bytes: bytes, record_count: rows, .. } = *task.data_file;
+        let slack = if is_ours(task) { OWN_SLACK_BYTES } else { 0 };
+        rows > 1 && self.sizes.can_be_split(bytes) && bytes > self.sizes.max_bytes.saturating_add(slack)
+    }
+
+    fn has_too_many_deletes(&self, task: &RewriteTask) -> bool {
+        let threshold = self.options.delete_file_threshold;
+        if threshold.is_some_and(|threshold| effective_deletes(task).take(threshold).count() >= threshold) {
+            return true;
+        }
+        let rows = task.data_file.record_count;
+        let deleted = task
+            .delete_files
+            .file_scoped()
+            .fold(0_u64, |sum, delete| sum.saturating_add(delete.record_count))
+            .min(rows);
+        rows > 0 && deleted as f64 / rows as f64 >= self.options.delete_ratio_threshold
+    }
+
+    /// Whether fewer files should come out than go in.
+    ///
+    /// Sizes after encoding are not foreseen exactly, so that alone could go on for ever. Hence what runs of ours wrote is only
+    /// merged if it holds two files that a run under these settings would have filled: each rewrite leaves fewer files of
+    /// others, or fewer of those.
+    fn makes_fewer(&self, bin: &Pool) -> bool {
+        let not_full = bin.tasks.iter().filter(|task| !self.sizes.is_full(task.data_file.file_size_bytes)).count();
+        let expected = self.sizes.expected_output_files(input_bytes(&bin.tasks));
+        bin.tasks.len() as u64 > expected && (not_full > 1 || !bin.tasks.iter().all(is_ours))
+    }
+
+    /// How many files at most the current spec makes of files of older ones, if metadata tells.
+    fn outputs_at_most(&self, bin: &Pool) -> Option<u64> {
+        let partitions = partitions_at_most(&bin.tasks, self.metadata)?;
+        // Each partition has one file that is not full.
+        Some(partitions.saturating_add(self.sizes.full_files_at_most(input_bytes(&bin.tasks))))
+    }
+
+    /// Cuts the plan to `max-files-to-rewrite`, in plan order: the group that no longer fits keeps its first ones. Where those
+    /// gain nothing they wait for a run with more room, and groups behind them have the room left.
+    fn truncate(&self, bins: &mut Vec<Pool>, skips: &mut Skips) {
+        let Some(mut left) = self.options.max_files_to_rewrite else {
+            return;
+        };
+        bins.retain_mut(|bin| {
+            if bin.tasks.len() > left {
+                let beyond = bin.tasks.split_off(left);
+                skips.add_all(Reason::TruncatedByMaxFiles, &beyond);
+                if bin.tasks.is_empty() || !self.gains(bin) {
+                    skips.add_all(Reason::TruncatedByMaxFiles, &bin.tasks);
+                    return false;
+                }
+            }
+            left -= bin.tasks.len();
+            true
+        });
+    }
 }
 
 /// Delete files that may hold something about the file, beyond applying by number.
@@ -286,62 +378,9 @@ fn effective_deletes(task: &RewriteTask) -> impl Iterator<Item = &Arc<FileEntry>
     task.delete_files.iter().filter(|delete| may_hold_rows_of(delete, &task.data_file))
 }
 
-fn not_worth_it(bin: &Pool, options: &RewriteDataFilesPolicy, sizes: &Sizes) -> Option<Reason> {
-    let files = bin.tasks.len();
-    let bytes = input_bytes(&bin.tasks);
-    let several = files > 1 && (files >= options.min_input_files || bytes > sizes.target_bytes);
-    let worth_it =
-        several || bytes > sizes.max_bytes || bin.tasks.iter().any(|task| has_too_many_deletes(task, options));
-    match (worth_it, files) {
-        (true, _) => None,
-        (false, 1) => Some(Reason::SingleFile),
-        (false, _) => Some(Reason::TooFewFiles),
-    }
-}
-
-/// Whether a rewrite of everything would give what is there already.
-fn is_compacted(bin: &Pool, sizes: &Sizes) -> bool {
-    let clean = bin.partition.is_some()
-        && bin
-            .tasks
-            .iter()
-            .all(|task| task.data_file.file_size_bytes <= sizes.max_bytes && effective_deletes(task).next().is_none());
-    if !clean {
-        return false;
-    }
-    let files = bin.tasks.len() as u64;
-    files <= sizes.expected_output_files(input_bytes(&bin.tasks)) || is_output_of_one_run(&bin.tasks, sizes)
-}
-
-/// A run's own output is what it is: file sizes after compression are not predicted exactly, and without this rule a last
-/// small file would be rewritten with its neighbours for ever.
-fn is_output_of_one_run(tasks: &[RewriteTask], sizes: &Sizes) -> bool {
-    let run_of = |task: &RewriteTask| RunId::from_file_name(&task.data_file.file_path);
-    let Some(run) = tasks.first().and_then(run_of) else {
-        return false;
-    };
-    let small = tasks.iter().filter(|task| task.data_file.file_size_bytes < sizes.min_bytes).count();
-    small <= 1 && tasks.iter().all(|task| run_of(task) == Some(run))
-}
-
-/// Cuts the plan to `max_files` files, in plan order: the group that no longer fits keeps its first ones. Where those would
-/// come out as they are, they wait for a run with more room, and groups behind them have the room left.
-fn truncate(bins: &mut Vec<Pool>, max_files: Option<usize>, sizes: &Sizes, skips: &mut Skips) {
-    let Some(mut left) = max_files else {
-        return;
-    };
-    bins.retain_mut(|bin| {
-        if bin.tasks.len() > left {
-            let beyond = bin.tasks.split_off(left);
-            skips.add_all(Reason::TruncatedByMaxFiles, &beyond);
-            if bin.tasks.is_empty() || is_compacted(bin, sizes) {
-                skips.add_all(Reason::TruncatedByMaxFiles, &bin.tasks);
-                return false;
-            }
-        }
-        left -= bin.tasks.len();
-        true
-    });
+/// Whether a run of icewright wrote the file.
+fn is_ours(task: &RewriteTask) -> bool {
+    RunId::from_file_name(&task.data_file.file_path).is_some()
 }
 
 fn group(bin: Pool, sizes: &Sizes, output_spec_id: i32) -> FileGroup {

@@ -1,4 +1,5 @@
-//! Sizes of files: what is left alone, and what comes out. Formulas are the reference's, down to its rounding.
+//! Sizes of files: what is left alone, and what comes out. Formulas are the reference's, down to its rounding, but for what
+//! keeps a run's result from being taken up again.
 
 use std::collections::HashMap;
 
@@ -10,6 +11,10 @@ const TARGET_PROPERTY: &str = "write.target-file-size-bytes";
 const DEFAULT_TARGET_BYTES: u64 = 512 << 20;
 /// What the reference adds to a split, so that rounding down does not leave a tiny last one.
 const SPLIT_OVERHEAD_BYTES: u64 = 5 << 10;
+/// Of the target: less than what the writer fills its files to (`rewrite/filling.rs`).
+const FULL_RATIO: f64 = 0.7;
+/// Of the target: what gives two files of at least three quarters.
+const SPLIT_RATIO: f64 = 1.5;
 
 /// Target, minimum and maximum size of a data file in bytes; `min < target < max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,9 +61,20 @@ impl Sizes {
         Ok(Self { target_bytes: target, min_bytes: min, max_bytes: max })
     }
 
-    /// Whether a file of this size needs no rewrite for its size; both bounds belong to the range.
-    pub fn is_right(&self, bytes: u64) -> bool {
-        (self.min_bytes..=self.max_bytes).contains(&bytes)
+    /// Whether a file is as full as a rewrite makes all its outputs but the last of each partition. Where `min-file-size` is
+    /// closer to the target than a writer can come, a smaller file is full as well.
+    pub fn is_full(&self, bytes: u64) -> bool {
+        bytes >= self.min_bytes.min((self.target_bytes as f64 * FULL_RATIO) as u64)
+    }
+
+    /// How many full files so many bytes fill at most.
+    pub fn full_files_at_most(&self, bytes: u64) -> u64 {
+        bytes / ((self.target_bytes as f64 * FULL_RATIO) as u64).max(1)
+    }
+
+    /// Whether a split of a file of this size would make files of about the target, rather than small ones.
+    pub fn can_be_split(&self, bytes: u64) -> bool {
+        bytes > self.max_bytes && bytes as f64 >= self.target_bytes as f64 * SPLIT_RATIO
     }
 
     /// An output file is closed before it grows past this: half-way between target and maximum.
@@ -143,9 +159,19 @@ mod tests {
     }
 
     #[test]
-    fn the_bounds_are_right_sizes() {
+    fn a_split_leaves_no_small_files() {
         let s = sizes(100, 75, 180);
-        assert_eq!([74, 75, 180, 181].map(|bytes| s.is_right(bytes)), [false, true, true, false]);
+        assert_eq!([180, 181].map(|bytes| s.can_be_split(bytes)), [false, true]);
+        // A maximum close to the target: half of what is a little above it would be small.
+        let narrow = sizes(100, 99, 101);
+        assert_eq!([102, 149, 150].map(|bytes| narrow.can_be_split(bytes)), [false, false, true]);
+    }
+
+    #[test]
+    fn a_file_is_full_at_the_minimum_or_where_the_writer_comes_to() {
+        assert_eq!([49, 50].map(|bytes| sizes(100, 50, 180).is_full(bytes)), [false, true]);
+        assert_eq!([69, 70].map(|bytes| sizes(100, 99, 101).is_full(bytes)), [false, true]);
+        assert_eq!(sizes(100, 99, 101).full_files_at_most(141), 2);
     }
 
     #[test]

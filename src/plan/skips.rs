@@ -14,11 +14,15 @@ pub(super) enum Reason {
     PartitionFieldMissing,
     PartitionValueUnreadable,
     PartitionNotSelected,
+    DuplicatePath,
+    InvalidEntry,
+    Encrypted,
     Format,
     DeleteFormat,
     RightSize,
     SingleFile,
     TooFewFiles,
+    OtherSpec,
     AlreadyCompacted,
     TruncatedByMaxFiles,
 }
@@ -32,11 +36,15 @@ impl Reason {
             Self::PartitionFieldMissing => "partition_field_missing",
             Self::PartitionValueUnreadable => "partition_value_unreadable",
             Self::PartitionNotSelected => "partition_not_selected",
+            Self::DuplicatePath => "duplicate_path",
+            Self::InvalidEntry => "invalid_entry",
+            Self::Encrypted => "encrypted",
             Self::Format => "format",
             Self::DeleteFormat => "delete_format",
             Self::RightSize => "right_size",
             Self::SingleFile => "single_file",
             Self::TooFewFiles => "too_few_files",
+            Self::OtherSpec => "other_spec",
             Self::AlreadyCompacted => "already_compacted",
             Self::TruncatedByMaxFiles => "truncated_by_max_files",
         }
@@ -57,6 +65,17 @@ impl Reason {
                 "their partition value is not written as the policy's format says; correct format".to_string()
             }
             Self::PartitionNotSelected => "the policy selects other partitions now".to_string(),
+            Self::DuplicatePath => {
+                "a data file of their partition, or a delete file that may apply to them, is live twice, and a rewrite would \
+                 settle silently what that means; remove one of the entries"
+                    .to_string()
+            }
+            Self::InvalidEntry => {
+                "the manifest entry of one of their partition, or of a delete file that may apply to them, contradicts the \
+                 specification; whoever wrote it has to mend it"
+                    .to_string()
+            }
+            Self::Encrypted => "they, or delete files that apply to them, are encrypted; this version rewrites plain files only".to_string(),
             Self::Format => "not Parquet; this version rewrites Parquet only".to_string(),
             Self::DeleteFormat => {
                 "a delete file that applies to them is not Parquet; this version reads Parquet only".to_string()
@@ -68,8 +87,13 @@ impl Reason {
             Self::TooFewFiles => format!(
                 "fewer than min-input-files ({min_input_files}) in their group, and together not above the target size"
             ),
+            Self::OtherSpec => {
+                "of an older partition spec, and written into the current one they might become as many files or more; \
+                 rewrite-all includes them"
+                    .to_string()
+            }
             Self::AlreadyCompacted => {
-                "no deletes apply and a rewrite would not make fewer files; changes when files or deletes arrive"
+                "no deletes ask for it and a rewrite would not make fewer files; changes when files or deletes arrive"
                     .to_string()
             }
             Self::TruncatedByMaxFiles => "beyond max-files-to-rewrite; their turn comes with a later run".to_string(),
@@ -77,10 +101,16 @@ impl Reason {
     }
 }
 
+/// Whether the reason of this name is a contradiction in the table's metadata.
+pub(super) fn is_doubt(name: &str) -> bool {
+    [Reason::DuplicatePath, Reason::InvalidEntry].iter().any(|reason| reason.as_str() == name)
+}
+
 /// Counts of files left alone.
 #[derive(Debug, Default)]
 pub(super) struct Skips {
     counts: BTreeMap<Reason, (usize, u64)>,
+    examples: BTreeMap<Reason, String>,
 }
 
 impl Skips {
@@ -96,14 +126,25 @@ impl Skips {
         }
     }
 
+    /// Something to name beside a reason; the first by text, whatever the order in which they come.
+    pub(super) fn example(&mut self, reason: Reason, text: String) {
+        let known = self.examples.entry(reason).or_insert_with(|| text.clone());
+        if text < *known {
+            *known = text;
+        }
+    }
+
     /// One line per reason. `sizes` explain the reasons about sizes.
     pub(super) fn finish(self, sizes: Option<&Sizes>, min_input_files: usize) -> Vec<Skipped> {
         let line = |(reason, (files, bytes)): (Reason, (usize, u64))| Skipped {
             reason: reason.as_str(),
-            detail: reason.detail(sizes, min_input_files),
+            detail: match self.examples.get(&reason) {
+                Some(example) => format!("{}: {example}", reason.detail(sizes, min_input_files)),
+                None => reason.detail(sizes, min_input_files),
+            },
             files,
             bytes,
         };
-        self.counts.into_iter().map(line).collect()
+        self.counts.iter().map(|(reason, counts)| (*reason, *counts)).map(line).collect()
     }
 }

@@ -3,7 +3,7 @@
 //! | reason | what it means |
 //! |---|---|
 //! | `failing` | the last run of a step failed |
-//! | `quarantined` | the table's metadata is invalid, so it is left alone until that changes |
+//! | `quarantined` | the table's metadata is invalid, so it is not compacted until that changes |
 //! | `overdue` | a due step has waited longer than one schedule period, and longer than [`OVERDUE_MIN`] |
 //! | `refused` | the last clean-up left files alone since it could not be told that they are this table's alone |
 //! | `unreadable` | the table's numbers could not be collected when that was last tried |
@@ -32,7 +32,7 @@ pub const DELETE_FILES: u64 = 100;
 pub enum ReasonKind {
     /// Steps fail.
     Failing,
-    /// Left alone until its metadata changes.
+    /// Not compacted until its metadata changes.
     Quarantined,
     /// A due step is not done.
     Overdue,
@@ -89,7 +89,7 @@ pub struct HealthView<'a> {
     pub consecutive_failures: u32,
     /// What went wrong last, if that is known.
     pub last_failure: Option<&'a str>,
-    /// Left alone until its metadata changes.
+    /// Not compacted until its metadata changes.
     pub quarantined: bool,
     /// Why the last clean-up was refused.
     pub refused: Option<&'a str>,
@@ -134,7 +134,7 @@ pub fn reasons(view: &HealthView<'_>, now_ms: i64) -> Vec<Reason> {
         let detail = match kind {
             ReasonKind::Quarantined => view.quarantined.then(|| {
                 let cure = "repair it, or take the table out of the policies";
-                format!("its metadata is invalid and it is left alone until that changes: {cure}")
+                format!("its metadata is invalid and it is not compacted until that changes: {cure}")
             }),
             ReasonKind::Failing => failing(view),
             ReasonKind::Refused => view.refused.map(str::to_owned),

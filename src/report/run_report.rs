@@ -15,9 +15,9 @@ use crate::report::Outcome;
 pub struct RewriteReport {
     /// How it ended.
     pub outcome: Outcome,
-    /// Whether the table's metadata contradicts the specification, so that nothing is done to the table until it changes.
+    /// Whether the table's metadata contradicts the specification, so that the table is not compacted until it changes.
     pub metadata_invalid: bool,
-    /// Whether the table was not touched since that would not have been safe; `reason` says why.
+    /// Whether the table, or a part of it, was not touched since that would not have been safe; `reason` or `skipped` says why.
     pub refused: bool,
     /// Why nothing was done, or why it failed.
     pub reason: Option<String>,
@@ -31,7 +31,7 @@ pub struct RewriteReport {
     pub failed_groups: usize,
     /// Groups that lost against another writer.
     pub conflicted_groups: usize,
-    /// Groups not finished because the run was stopped or another group failed.
+    /// Groups not finished because the run was stopped or given up.
     pub abandoned_groups: usize,
     /// Data files replaced.
     pub rewritten_data_files: usize,

@@ -13,7 +13,7 @@ pub struct Vital {
     pub consecutive_failures: u32,
     /// What went wrong last.
     pub last_failure: Option<String>,
-    /// Left alone until its metadata changes.
+    /// Not compacted until its metadata changes.
     pub quarantined: bool,
     /// Why the last clean-up was refused.
     pub refused: Option<String>,

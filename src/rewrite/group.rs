@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::plan::FileGroup;
 use crate::rewrite::check::{RowCounts, check_group, reconcile};
 use crate::rewrite::encode::{RowGroupFactory, parquet_schema};
+use crate::rewrite::filling::Filling;
 use crate::rewrite::location::{DataLocation, partition_path};
 use crate::rewrite::memory::{Need, workers_within};
 use crate::rewrite::metrics_modes::{footer_bounds, metrics_modes};
@@ -37,6 +38,8 @@ const SMALL_OUTPUT: u64 = 8 << 20;
 /// Bytes that the open writers of a pooled group may take at least, per worker, where the budget is large enough: with less,
 /// files would come out tiny.
 const POOLED_BYTES: u64 = 64 << 20;
+/// Output files of a run at least, about.
+const FILES_PER_RUN: u64 = 16;
 /// Decoded batches alive per worker at most: being decoded, filtered, between threads, encoded.
 pub(crate) const BATCHES_ALIVE: u64 = 8;
 
@@ -139,8 +142,7 @@ pub(super) fn output_settings(
     let modes = metrics_modes(metadata);
     let settings = file_settings(metadata.properties(), schema, &parquet_schema(&arrow)?, footer_bounds(&modes))?;
     let factory = RowGroupFactory::new(arrow, settings.writer, schema.as_struct())?;
-    // A row group must fit a file, and leaves room for the footer.
-    let largest_row_group = (group.write_max_file_size_bytes - group.write_max_file_size_bytes / 16).max(1);
+    let filling = Filling::new(group.input_split_size_bytes, group.write_max_file_size_bytes);
     Ok(OutputSettings {
         store: Arc::clone(&ctx.store),
         runtime: Handle::current(),
@@ -149,8 +151,8 @@ pub(super) fn output_settings(
         schema: Arc::clone(schema),
         modes,
         spec_id: group.output_spec_id,
-        max_file_bytes: group.write_max_file_size_bytes.max(1),
-        row_group_bytes: settings.row_group_bytes.min(largest_row_group),
+        filling,
+        row_group_bytes: filling.row_group_bytes(settings.row_group_bytes),
         growth: settings.growth,
         names: FileNames::new(group.index, ctx.run_id),
         outputs: Arc::clone(outputs),
@@ -193,10 +195,11 @@ fn items(group: &FileGroup, large: &HashMap<usize, Arc<OpenFile>>) -> Vec<Item> 
     items
 }
 
-/// Cuts the inputs into output files and segments. Segments a little below a row group's size mostly give one row group each.
+/// Cuts the inputs into runs and segments. Segments a little below a row group's size mostly give one row group each. Runs are
+/// written side by side; with few files in each, their ends could not be spread over the others.
 fn cut(group: &FileGroup, items: &[Item], output: &OutputSettings) -> Vec<Run> {
     let segment_bytes = (output.row_group_bytes - output.row_group_bytes / 10).max(1);
-    runs(items, group.expected_output_files, segment_bytes)
+    runs(items, (group.expected_output_files / FILES_PER_RUN).max(1), segment_bytes)
 }
 
 fn need(group: &FileGroup, items: &[Item], output: &OutputSettings, delete_keys: u64, budget: u64) -> Need {
@@ -240,7 +243,7 @@ async fn run(
         None => {
             let limits = RouterLimits {
                 buffer_bytes: need.row_group.saturating_mul(workers as u64),
-                target_file_bytes: group.input_split_size_bytes.min(work.output.max_file_bytes),
+                target_file_bytes: group.input_split_size_bytes.min(group.write_max_file_size_bytes.max(1)),
             };
             pooled::rewrite(work, runs.into_iter().flatten().collect(), workers, Arc::clone(spec), limits).await
         }

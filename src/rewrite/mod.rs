@@ -6,8 +6,9 @@
 //!                          |                               |
 //! reader -> project -> work -> pipeline | pooled -> encode -> writer -> verify
 //!                                |         |          |         |           |
-//!                            segments  partition  properties  location  partition_proof
-//!                                      transform              metrics
+//!                            segments  partition  properties  filling     partition_proof
+//!                                      transform              location
+//!                                                             metrics
 //! ```
 
 mod bounds;
@@ -17,6 +18,7 @@ mod delete_mask;
 mod deletes;
 mod encode;
 mod fields;
+mod filling;
 mod group;
 mod keys;
 mod location;

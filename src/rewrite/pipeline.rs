@@ -1,9 +1,9 @@
 //! Rewrites a group of one partition on all cores.
 //!
 //! ```text
-//! run 0 (one output) : segment 0 -> worker -> row groups \
-//!                      segment 1 -> worker -> row groups  > assembler -> file -> store
-//! run 1              : segment 2 -> ...
+//! run 0 : segment 0 -> worker -> row groups \
+//!         segment 1 -> worker -> row groups  > assembler -> files, one after another -> store
+//! run 1 : segment 2 -> ...
 //! ```
 //! Segments start in order and only while a slot is free; a slot is given back when the assembler has appended the
 //! segment's last row group. So at most two row groups per slot are alive, and the order of rows is the inputs'.
@@ -18,12 +18,18 @@ use tokio::task::JoinSet;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::rewrite::encode::{EncodedRowGroup, RowGroupEncoder};
+use crate::rewrite::filling::Filler;
 use crate::rewrite::segments::Run;
 use crate::rewrite::work::{Fetched, Work, cancelled};
 use crate::rewrite::writer::{OutputFile, WrittenFile};
 
 /// Batches between a decoding and an encoding thread.
 const BATCHES_BETWEEN: usize = 3;
+
+/// A batch is cut into pieces of this part of a row group at most, about ...
+const PIECES_PER_ROW_GROUP: u64 = 16;
+/// ... but not into smaller ones than this.
+const PIECE_BYTES_MIN: u64 = 16 << 10;
 
 /// What a worker tells its assembler.
 enum Message {
@@ -98,11 +104,15 @@ pub(crate) async fn rewrite(
     // With fewer segments than threads, each gets a second thread: one decodes, one encodes.
     let two_threads = segments.min(workers) < threads;
     let mut tasks = Tasks::new(work);
-    'all: for run in runs {
+    let last = runs.len().saturating_sub(1);
+    'all: for (number, run) in runs.into_iter().enumerate() {
         let (to_assembler, segments_of_run) = blocking::channel();
         let count = run.len();
+        let bytes = run.iter().map(|segment| segment.iter().map(|item| item.bytes).sum()).collect();
+        // Only the last run may leave a small file.
+        let filler = Filler::new(work.output.filling, number != last, bytes);
         let (assembler, to) = (Arc::clone(work), destination.clone());
-        tasks.spawn(move || assemble(&assembler, &to, count, &segments_of_run));
+        tasks.spawn(move || assemble(&assembler, &to, filler, count, &segments_of_run));
         for items in run {
             let slot = tokio::select! {
                 biased;
@@ -163,7 +173,16 @@ struct SegmentEncoder<'a> {
 }
 
 impl SegmentEncoder<'_> {
+    /// Writes a batch, in pieces that are small beside a row group, so that row groups end about where they should.
     fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        let piece_bytes = (self.work.output.row_group_bytes / PIECES_PER_ROW_GROUP).max(PIECE_BYTES_MIN);
+        let pieces = (batch.get_array_memory_size() as u64).div_ceil(piece_bytes).max(1);
+        let rows = batch.num_rows();
+        let step = rows.div_ceil(usize::try_from(pieces).unwrap_or(usize::MAX)).max(1);
+        (0..rows).step_by(step).try_for_each(|from| self.write_piece(&batch.slice(from, step.min(rows - from))))
+    }
+
+    fn write_piece(&mut self, batch: &RecordBatch) -> Result<()> {
         let settings = &self.work.output;
         let mut encoder = match self.current.take() {
             Some(encoder) => encoder,
@@ -187,10 +206,11 @@ impl SegmentEncoder<'_> {
     }
 }
 
-/// Writes the row groups of a run's segments, in order, into as few files as the size limit allows.
+/// Writes the row groups of a run's segments, in order, into files of about the target size.
 fn assemble(
     work: &Work,
     destination: &Destination,
+    mut filler: Filler,
     segments: usize,
     incoming: &blocking::Receiver<blocking::Receiver<Message>>,
 ) -> Result<Vec<WrittenFile>> {
@@ -200,9 +220,23 @@ fn assemble(
         let segment = incoming.recv().map_err(|_| cancelled())?;
         loop {
             match segment.recv().map_err(|_| cancelled())? {
-                Message::RowGroup(group) => add_row_group(work, destination, *group, &mut open, &mut files)?,
+                Message::RowGroup(group) => {
+                    if filler.ends_before(open.as_ref().map(OutputFile::bytes), group.bytes)
+                        && let Some(full) = open.take()
+                    {
+                        files.push(full.close()?);
+                    }
+                    let file = match &mut open {
+                        Some(file) => file,
+                        None => {
+                            open.insert(OutputFile::create(&work.output, &destination.partition, &destination.path)?)
+                        }
+                    };
+                    file.append(*group)?;
+                }
                 Message::Done(slot) => {
                     drop(slot);
+                    filler.end_segment();
                     return Ok(());
                 }
             }
@@ -217,21 +251,4 @@ fn assemble(
         }
     }
     Ok(files)
-}
-
-fn add_row_group(
-    work: &Work,
-    destination: &Destination,
-    group: EncodedRowGroup,
-    open: &mut Option<OutputFile>,
-    files: &mut Vec<WrittenFile>,
-) -> Result<()> {
-    if let Some(full) = open.take_if(|file| !file.fits(group.bytes)) {
-        files.push(full.close()?);
-    }
-    let file = match open {
-        Some(file) => file,
-        None => open.insert(OutputFile::create(&work.output, &destination.partition, &destination.path)?),
-    };
-    file.append(group)
 }

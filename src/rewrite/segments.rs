@@ -1,5 +1,5 @@
-//! Cuts the inputs of a group into runs (one output file each) and segments (one worker each), keeping their order,
-//! so that rows that were neighbours stay neighbours. Pure.
+//! Cuts the inputs of a group into runs (one after another into files, each run for itself) and segments (one worker each),
+//! keeping their order, so that rows that were neighbours stay neighbours. Pure.
 
 /// Something that is read at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,12 +12,12 @@ pub(crate) struct Item {
     pub bytes: u64,
 }
 
-/// Inputs of one output file, cut into segments.
+/// Inputs of one sequence of output files, cut into segments.
 pub(crate) type Run = Vec<Vec<Item>>;
 
-/// Cuts `items` into at most `outputs` runs of about the same size, and those into segments of about `segment_bytes` at most.
-pub(crate) fn runs(items: &[Item], outputs: u64, segment_bytes: u64) -> Vec<Run> {
-    cut(items, outputs)
+/// Cuts `items` into at most `count` runs of about the same size, and those into segments of about `segment_bytes` at most.
+pub(crate) fn runs(items: &[Item], count: u64, segment_bytes: u64) -> Vec<Run> {
+    cut(items, count)
         .into_iter()
         .map(|run| {
             let bytes: u64 = run.iter().map(|i| i.bytes).sum();

@@ -14,15 +14,13 @@ use tokio::runtime::Handle;
 use crate::error::{Error, Result};
 use crate::rewrite::Progress;
 use crate::rewrite::encode::{EncodedRowGroup, RowGroupFactory};
+use crate::rewrite::filling::Filling;
 use crate::rewrite::location::DataLocation;
 use crate::rewrite::memory::UPLOAD_PART;
 use crate::rewrite::metrics::{FloatStats, column_metrics};
 use crate::rewrite::metrics_modes::MetricsMode;
 use crate::run_id::RunId;
 use crate::storage::{StoreRef, StoreWriter};
-
-/// Bytes of a file beside its row groups: indexes and footer, at first guess.
-const FOOTER_RESERVE: u64 = 64 << 10;
 
 /// Paths that a group has begun to write. A path is in here before its first byte is sent.
 #[derive(Debug, Default)]
@@ -55,8 +53,8 @@ pub(crate) struct OutputSettings {
     pub modes: HashMap<i32, MetricsMode>,
     /// Partition spec of the outputs.
     pub spec_id: i32,
-    /// No file grows past this.
-    pub max_file_bytes: u64,
+    /// How large files become.
+    pub filling: Filling,
     /// Encoded bytes at which a row group ends.
     pub row_group_bytes: u64,
     /// How many times larger than its input an output may become, at worst.
@@ -141,7 +139,7 @@ impl OutputFile {
 
     /// Whether a row group of so many bytes still fits.
     pub(crate) fn fits(&self, bytes: u64) -> bool {
-        self.rows == 0 || self.bytes() + bytes + footer_reserve(self.bytes()) <= self.settings.max_file_bytes
+        self.rows == 0 || self.settings.filling.fits(self.bytes(), bytes)
     }
 
     /// Appends a row group.
@@ -217,11 +215,6 @@ fn append(
     }
     group.close()?;
     Ok(())
-}
-
-/// Bytes that indexes and footer will take.
-fn footer_reserve(bytes: u64) -> u64 {
-    FOOTER_RESERVE + bytes / 200
 }
 
 /// Sends what Parquet writes to the store, in parts.

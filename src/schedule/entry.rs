@@ -15,7 +15,7 @@ pub(super) struct Entry {
     pub(super) run: Option<Run>,
     pub(super) running: bool,
     pub(super) failures: Failures,
-    /// The metadata that was found invalid: until it changes, the table is left alone.
+    /// The metadata that was found invalid: until it changes, the table is not compacted.
     pub(super) quarantine: Option<String>,
     pub(super) paused: Option<Pause>,
     /// It left the catalog or the policies while a step was running.

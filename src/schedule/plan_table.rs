@@ -116,10 +116,13 @@ pub async fn plan_table(env: &Env, fleet: &Fleet, name: &TableName) -> Result<Ta
 pub fn nothing_to_rewrite(plan: &RewritePlan) -> String {
     let reasons: Vec<String> =
         plan.skipped.iter().map(|s| format!("{} x {} ({})", s.files, s.reason, s.detail)).collect();
-    format!(
-        "no file group needs rewriting: {}",
-        if reasons.is_empty() { "no data files".into() } else { reasons.join("; ") }
-    )
+    let reasons = if reasons.is_empty() { "no data files".into() } else { reasons.join("; ") };
+    match plan.dangling_delete_files {
+        0 => format!("no file group needs rewriting: {reasons}"),
+        deletes => {
+            format!("no file group needs rewriting, and {deletes} delete files that apply to nothing leave: {reasons}")
+        }
+    }
 }
 
 /// A rewrite plan in numbers.

@@ -3,8 +3,9 @@
 //! ```text
 //! groups --(at most max-concurrent-file-group-rewrites)--> results --(batches)--> commits, one at a time
 //! ```
-//! Outputs are deleted only if their commit was never sent, or can provably not be in the table, now or later. An unknown commit
-//! ends the run.
+//! A group that cannot be rewritten is left out, and the others are committed: each of them leaves the table's rows as they
+//! were, so no reader can tell. Outputs are deleted only if their commit was never sent, or can provably not be in the table,
+//! now or later. An unknown commit ends the run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
 use crate::clock::Stopwatch;
-use crate::commit::{CommitContext, CommitResult, RunLimit, StartSnapshot, commit_rewrite};
+use crate::commit::{
+    CommitContext, CommitResult, Committed, RunLimit, StartSnapshot, commit_dangling_deletes, commit_rewrite,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::inspect::inspect_table;
 use crate::plan::{FileGroup, RewritePlan, changed_since_last_rewrite, check_rewrite_plan, plan_rewrite_data_files};
@@ -36,6 +39,8 @@ const INSPECT: &str = Phase::Inspect.as_str();
 const PLAN: &str = Phase::Plan.as_str();
 const REWRITE: &str = Phase::Rewrite.as_str();
 const COMMIT: &str = Phase::Commit.as_str();
+
+const NO_GROUP: &str = "no file group needs rewriting";
 
 /// Who watches a compaction.
 pub struct Watcher<'a> {
@@ -109,26 +114,32 @@ pub async fn rewrite_data_files(
         (watcher.planned)(plan);
         watcher.progress.planned(&plan.groups);
     }
+    let doubtful = matches!(&planned, Ok(Ok(plan)) if plan.leaves_out_doubtful_files());
     let mut report = match planned {
         Err(error) => RewriteReport::failed(&error),
         Ok(Err(reason)) => RewriteReport::skipped(reason),
         Ok(Ok(plan)) => match plan.snapshot.as_deref() {
-            Some(snapshot) if !plan.groups.is_empty() => {
+            Some(snapshot) if !plan.groups.is_empty() || plan.dangling_delete_files > 0 => {
                 let start = StartSnapshot::of(&table.loaded, snapshot);
                 let run = Rewriting::new(env, table, policy, run_id, start, &plan, watcher.progress.clone());
                 let mut run = Rewriting { stopwatch, ..run };
-                run.execute(plan.groups).await;
-                run.stopwatch.end(REWRITE);
+                if plan.groups.is_empty() {
+                    run.remove_dangling_deletes().await;
+                } else {
+                    run.execute(plan.groups).await;
+                    run.stopwatch.end(REWRITE);
+                }
                 stopwatch = run.stopwatch;
                 run.report
             }
             Some(_) | None => RewriteReport {
                 considered_data_files: plan.considered_data_files,
                 skipped: plan.skipped,
-                ..RewriteReport::skipped("no file group needs rewriting")
+                ..RewriteReport::skipped(NO_GROUP)
             },
         },
     };
+    report.refused |= doubtful;
     report.duration_ms = env.clock.now_ms() - started;
     report.phases_ms = stopwatch.times();
     report
@@ -254,9 +265,6 @@ impl<'a> Rewriting<'a> {
                 tracing::warn!(table = %self.table.name(), %error, "file group failed");
                 self.report.note(&error);
                 self.report.failed_groups += 1;
-                if !self.partial() {
-                    self.give_up();
-                }
             }
         }
     }
@@ -289,13 +297,8 @@ impl<'a> Rewriting<'a> {
     async fn commit_batch(&mut self) {
         let batch = std::mem::take(&mut self.batch);
         let start = self.start;
-        let mut context = CommitContext::of_table(self.run_id, &self.table.loaded.metadata);
         let complete = self.report.committed_groups + batch.len() == self.report.planned_groups;
-        context.summary = vec![
-            (SUMMARY_RUN_COMPLETE, complete.to_string()),
-            (SUMMARY_PLANNED_SNAPSHOT, start.snapshot_id.to_string()),
-        ];
-        context.limit = Some(run_time::commit_limit(self.env.run_timeout, Some(self.limit)));
+        let context = self.commit_context(complete);
         self.stopwatch.end(REWRITE);
         self.progress.enter(Phase::Commit);
         let committing = commit_rewrite(&self.table, &start, &batch, &context, self.env.clock.as_ref());
@@ -304,14 +307,8 @@ impl<'a> Rewriting<'a> {
         self.stopwatch.end(COMMIT);
         match result {
             CommitResult::Committed(done) => {
-                self.report.conflicts += done.conflicts;
-                self.report.unknown_commits += done.unknown_outcomes;
-                self.report.removed_delete_files += done.removed_delete_files;
                 self.count_committed(&batch);
-                let metadata = &done.table.loaded.metadata;
-                let made = done.snapshot_id.and_then(|id| metadata.snapshot_by_id(id)).or(metadata.current_snapshot());
-                self.report.last_commit_ms = made.map(|s| s.timestamp_ms());
-                self.table = done.table;
+                self.take_over(*done);
             }
             CommitResult::NotCommitted(error) => {
                 tracing::warn!(table = %self.table.name(), %error, "commit refused; its new files are deleted");
@@ -347,6 +344,65 @@ impl<'a> Rewriting<'a> {
         if self.failed_commits > allowed.max_failed_commits.unwrap_or(allowed.max_commits) {
             self.give_up();
         }
+    }
+
+    /// Takes delete files that apply to nothing out of the table, though there is no group to rewrite: readers open them
+    /// each time.
+    async fn remove_dangling_deletes(&mut self) {
+        if self.cancel.is_cancelled() {
+            self.report.outcome = Outcome::Cancelled;
+            return;
+        }
+        self.progress.enter(Phase::Commit);
+        let context = self.commit_context(true);
+        let committing = commit_dangling_deletes(&self.table, &self.start, &context, self.env.clock.as_ref());
+        let result = committing.instrument(phase_span!("commit")).await;
+        self.stopwatch.end(COMMIT);
+        let error = match result {
+            CommitResult::Committed(done) if done.snapshot_id.is_none() && done.removed_delete_files == 0 => {
+                self.report.reason = Some(NO_GROUP.into());
+                return;
+            }
+            CommitResult::Committed(done) => {
+                self.take_over(*done);
+                self.report.commits += 1;
+                self.report.outcome = Outcome::Success;
+                return;
+            }
+            CommitResult::NotCommitted(error) | CommitResult::Denied(error) => {
+                self.report.conflicts += u32::from(error.kind() == ErrorKind::Conflict);
+                error
+            }
+            CommitResult::Unknown(error) => {
+                self.report.unknown_commits += 1;
+                self.report.unsettled_commits += 1;
+                error
+            }
+        };
+        tracing::warn!(table = %self.table.name(), %error, "delete files that apply to nothing could not be removed");
+        self.report.note(&error);
+        self.report.outcome = outcome_of(error.kind());
+        self.report.reason = Some(error.to_string());
+    }
+
+    fn commit_context(&self, complete: bool) -> CommitContext {
+        let summary = vec![
+            (SUMMARY_RUN_COMPLETE, complete.to_string()),
+            (SUMMARY_PLANNED_SNAPSHOT, self.start.snapshot_id.to_string()),
+        ];
+        let limit = Some(run_time::commit_limit(self.env.run_timeout, Some(self.limit)));
+        CommitContext { summary, limit, ..CommitContext::of_table(self.run_id, &self.table.loaded.metadata) }
+    }
+
+    /// Goes on from the table as it is after a commit.
+    fn take_over(&mut self, done: Committed) {
+        self.report.conflicts += done.conflicts;
+        self.report.unknown_commits += done.unknown_outcomes;
+        self.report.removed_delete_files += done.removed_delete_files;
+        let metadata = &done.table.loaded.metadata;
+        let made = done.snapshot_id.and_then(|id| metadata.snapshot_by_id(id)).or(metadata.current_snapshot());
+        self.report.last_commit_ms = made.map(|s| s.timestamp_ms());
+        self.table = done.table;
     }
 
     fn count_committed(&mut self, batch: &[RewriteResult]) {

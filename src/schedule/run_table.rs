@@ -102,7 +102,7 @@ impl StepReport {
         }
     }
 
-    /// Whether the table's metadata contradicts the specification.
+    /// Whether the table's metadata contradicts the specification, so that it cannot be compacted.
     pub fn is_metadata_invalid(&self) -> bool {
         matches!(self, Self::RewriteDataFiles(report) if report.metadata_invalid)
     }
@@ -127,7 +127,7 @@ impl StepReport {
         let outcome = self.outcome();
         match self {
             // Nothing may be deleted while a commit is in the open; the next look at the table settles it.
-            Self::RewriteDataFiles(report) if report.metadata_invalid || outcome == Outcome::Unknown => Ended::Stuck,
+            Self::RewriteDataFiles(_) if outcome == Outcome::Unknown => Ended::Stuck,
             Self::RewriteDataFiles(_) | Self::CleanUp(_) if outcome.is_failure() => Ended::Failed,
             Self::RewriteDataFiles(_) | Self::CleanUp(_) => Ended::Well,
         }

@@ -381,9 +381,11 @@ impl Shared {
         match progress {
             Progressed::Looked(standing) => entry.looked(run, standing),
             Progressed::NotDue(next) => entry.next = next,
-            Progressed::Quarantined => entry.stuck(step, now),
+            Progressed::Quarantined(other) => entry.next = entry.failures.after(step, Ended::Failed, other, now),
             Progressed::Stepped(done, metadata_location) => {
-                entry.quarantine = done.report.is_metadata_invalid().then_some(metadata_location);
+                if step == Step::RewriteDataFiles {
+                    entry.quarantine = done.report.is_metadata_invalid().then_some(metadata_location);
+                }
                 entry.next = entry.failures.after(step, done.report.ended(), done.other.clone(), now);
                 self.reporter.step_done(name, run, &done, now);
             }

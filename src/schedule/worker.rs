@@ -66,8 +66,8 @@ pub(super) enum Progressed {
     Looked(Standing),
     /// The step turned out not to be due yet.
     NotDue(NextStep),
-    /// The table is still as invalid as it was.
-    Quarantined,
+    /// The table is still as invalid as it was and cannot be compacted; the clean-ups follow, which look for themselves.
+    Quarantined(NextStep),
     /// The step was done on this metadata.
     Stepped(Box<StepDone>, String),
     /// The step could not be begun.
@@ -119,10 +119,10 @@ impl Shared {
             Task::Look(waiting) => return self.look(name, run, &subject, waiting.as_ref()).map(Progressed::Looked),
             Task::Do(step) => step,
         };
-        if quarantine.as_ref() == Some(&metadata_location) {
-            return Ok(Progressed::Quarantined);
-        }
         let done = match step {
+            Step::RewriteDataFiles if quarantine.as_ref() == Some(&metadata_location) => {
+                return Ok(Progressed::Quarantined(subject.clean_up_due(env.clock.now_ms())));
+            }
             Step::RewriteDataFiles => {
                 reporter.step_started(name, run, step);
                 let progress = Arc::new(Progress::default());

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use iceberg::spec::DataContentType;
 use icewright::error::ErrorKind;
-use icewright::plan::{check_rewrite_plan, plan_rewrite_data_files};
+use icewright::plan::{RewritePlan, check_rewrite_plan, plan_rewrite_data_files};
 use icewright::policy::{RewriteDataFilesPolicy, RewriteJobOrder};
 use icewright::table::delete_index::{may_hold_rows_of, without_target};
-use icewright::table::{DeleteIndex, FileEntry};
+use icewright::table::{DeleteIndex, FileEntry, PartitionTuple};
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -219,15 +219,128 @@ proptest! {
     }
 }
 
-#[test]
-fn a_file_that_is_live_twice_is_an_error() {
+/// Data files left out with each reason, and files in groups.
+fn left_out(plan: &RewritePlan) -> (Vec<(&'static str, usize)>, usize) {
+    let skipped = plan.skipped.iter().map(|line| (line.reason, line.files)).collect();
+    (skipped, plan.groups.iter().map(|group| group.tasks.len()).sum())
+}
+
+fn rewrite_all() -> RewriteDataFilesPolicy {
+    RewriteDataFilesPolicy { rewrite_all: true, ..support::small_options() }
+}
+
+/// Three small files in each of two partitions, and one file more in the first.
+fn two_partitions() -> (World, [Arc<PartitionTuple>; 2], Arc<FileEntry>) {
     let mut world = specs();
-    let file = Arc::new(support::file("a", 1, 10, world.partition(3, "1")));
-    world.data = vec![file.clone(), file];
-    let policy = support::policy(support::small_options());
-    let error = plan_rewrite_data_files(&world.state(), &policy, Duration::from_secs(60), 0).expect_err("twice");
-    assert_eq!(error.kind(), ErrorKind::DataInvalid);
-    assert!(error.to_string().contains("a.parquet is live twice"), "{error}");
+    let places = [world.partition(3, "0"), world.partition(3, "1")];
+    for (number, place) in places.iter().cycle().take(6).enumerate() {
+        world.data.push(Arc::new(support::file(&format!("d{number}"), 1, 10, place.clone())));
+    }
+    let odd = Arc::new(support::file("odd", 2, 10, places[0].clone()));
+    world.data.push(odd.clone());
+    world.sequence_number = 9;
+    (world, places, odd)
+}
+
+#[test]
+fn a_path_that_is_live_twice_leaves_out_its_partition_and_nothing_else() {
+    let (mut world, places, odd) = two_partitions();
+    world.data.push(odd.clone());
+    let plan = plan(&world, &rewrite_all());
+    assert_eq!(left_out(&plan), (vec![("duplicate_path", 5)], 3));
+    assert_eq!(plan.groups[0].partition.as_ref(), Some(&places[1]));
+    assert!(plan.skipped[0].detail.contains("odd.parquet"), "{}", plan.skipped[0].detail);
+    // Also where the two entries say different partitions.
+    world.data.pop();
+    world.data.push(Arc::new(FileEntry { partition: places[1].clone(), ..FileEntry::clone(&odd) }));
+    assert_eq!(left_out(&self::plan(&world, &rewrite_all())), (vec![("duplicate_path", 8)], 0));
+}
+
+#[test]
+fn a_delete_file_that_is_live_twice_leaves_out_the_files_that_it_may_reach() {
+    let (mut world, places, odd) = two_partitions();
+    let position = support::position_delete("p", 3, places[0].clone(), None);
+    let named = support::position_delete("p", 3, places[0].clone(), Some("odd"));
+    let equality = support::equality_delete("e", 3, places[0].clone());
+    let everywhere = support::equality_delete("g", 3, world.partition(0, ""));
+    let older = support::equality_delete("o", 0, places[0].clone());
+    for (delete, expected) in [(position, 4), (named, 1), (equality, 4), (everywhere, 7), (older, 0)] {
+        let again = FileEntry { data_sequence_number: delete.data_sequence_number + 1, ..delete.clone() };
+        let expected = if delete.data_sequence_number == 0 { 3 } else { expected };
+        world.deletes = vec![Arc::new(delete), Arc::new(again)];
+        let (skipped, _) = left_out(&plan(&world, &rewrite_all()));
+        let duplicates: usize = skipped.iter().filter(|line| line.0 == "duplicate_path").map(|line| line.1).sum();
+        assert_eq!(duplicates, expected, "{:?}", world.deletes[0].file_path);
+    }
+    // As data and as a delete.
+    world.deletes = vec![Arc::new(FileEntry {
+        file_path: odd.file_path.clone(),
+        ..support::position_delete("x", 3, places[0].clone(), None)
+    })];
+    assert_eq!(left_out(&plan(&world, &rewrite_all())), (vec![("duplicate_path", 4)], 3));
+}
+
+#[test]
+fn one_entry_that_contradicts_the_specification_leaves_out_what_it_concerns() {
+    let (world, places, odd) = two_partitions();
+    let strange_spec = Arc::new(PartitionTuple { spec_id: 77, values: places[0].values.clone() });
+    let no_ids = FileEntry { equality_ids: Vec::new(), ..support::equality_delete("e", 3, places[0].clone()) };
+    let unknown = FileEntry { partition: strange_spec.clone(), ..support::equality_delete("u", 3, places[0].clone()) };
+    let stray = support::position_delete("s", 3, places[1].clone(), Some("odd"));
+    let misplaced = FileEntry { content: DataContentType::Data, ..no_ids.clone() };
+    for (delete, expected) in [(no_ids, 4), (unknown, 7), (stray, 1), (misplaced, 7)] {
+        let mut world = world.clone();
+        world.deletes.push(Arc::new(delete));
+        let (skipped, planned) = left_out(&plan(&world, &rewrite_all()));
+        assert_eq!((skipped, planned), (vec![("invalid_entry", expected)], 7 - expected));
+    }
+    let change = |file: FileEntry| {
+        let mut world = world.clone();
+        world.data.pop();
+        world.data.push(Arc::new(file));
+        left_out(&plan(&world, &rewrite_all()))
+    };
+    assert_eq!(
+        change(FileEntry { partition: strange_spec, ..FileEntry::clone(&odd) }),
+        (vec![("invalid_entry", 1)], 6)
+    );
+    assert_eq!(change(FileEntry { encrypted: true, ..FileEntry::clone(&odd) }), (vec![("encrypted", 1)], 6));
+    let delete = FileEntry { content: DataContentType::PositionDeletes, ..FileEntry::clone(&odd) };
+    assert_eq!(change(delete), (vec![("invalid_entry", 4)], 3));
+}
+
+/// Twenty small files, five of each of four partitions of the older spec.
+fn after_evolution(older: &[&str], current: &[&str]) -> World {
+    let mut world = World::new(&[older, current]);
+    let text =
+        |value: i32| if older.contains(&"day(ts)") { format!("197{value}-01-01") } else { format!("{value}, {value}") };
+    let places: Vec<_> = (0..4).map(|value| world.partition(0, &text(value))).collect();
+    for (number, place) in places.iter().cycle().take(20).enumerate() {
+        world.data.push(Arc::new(support::file(&format!("d{number}"), 1, 10, place.clone())));
+    }
+    world
+}
+
+#[test]
+fn plain_bin_packing_brings_files_into_another_spec_only_if_fewer_come_out_for_certain() {
+    let both = ["region", "bucket[4](id)"];
+    for (older, current, planned) in [
+        (&[][..], &["bucket[40](id)"][..], false),
+        (&["region"], &["region", "bucket[4](id)"], false),
+        (&["region"], &["region", "day(ts)"], false),
+        (&["day(ts)"], &["hour(ts)"], false),
+        (&["bucket[4](id)"], &["bucket[8](id)"], true),
+        (&["hour(ts)"], &["day(ts)"], true),
+        (&["region"], &["region", "bucket[1](id)"], true),
+        (&both, &["region"], true),
+        (&both, &[], true),
+    ] {
+        let world = after_evolution(older, current);
+        let (skipped, files) = left_out(&plan(&world, &support::small_options()));
+        let expected = if planned { (vec![], 20) } else { (vec![("other_spec", 20)], 0) };
+        assert_eq!((skipped, files), expected, "{older:?} to {current:?}");
+        assert_eq!(left_out(&plan(&world, &rewrite_all())), (vec![], 20), "rewrite-all asks for it");
+    }
 }
 
 #[test]

@@ -231,7 +231,7 @@ await drive(mock.url, {
       const text = await page.locator("main").innerText();
       for (const part of [
         "field 503 is missing",
-        "Left alone until its metadata changes",
+        "Not compacted until its metadata changes",
         "repair it",
         "target 256 MiB",
         "region=eu-west-1",

@@ -1,6 +1,7 @@
 //! Commits against a catalog that races, refuses and loses answers.
 
 mod answers;
+mod dangling;
 mod expire;
 mod limits;
 mod replace;

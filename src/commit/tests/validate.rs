@@ -201,14 +201,20 @@ async fn an_input_that_came_back_as_another_file_conflicts() {
 }
 
 #[tokio::test]
-async fn a_path_that_is_live_twice_stops_everything() {
+async fn a_path_that_is_live_twice_is_no_input_and_stops_no_other() {
     let world = World::v2();
     world.append(&[("a", "x", 5), ("b", "x", 5)]).await;
+    let start = world.start().await;
+    let results = [
+        world.result(&["a"], vec![data("out-a", "x", 5)], 0).await,
+        world.result(&["b"], vec![data("out-b", "x", 5)], 0).await,
+    ];
     world.append(&[("a", "x", 5)]).await;
-    let result = world.result(&["b"], vec![data("out", "x", 5)], 0).await;
-    let error = refused(world.commit(&world.start().await, &[result]).await);
-    assert_eq!(error.kind(), ErrorKind::DataInvalid);
+    let error = refused(world.commit(&start, &results[..1]).await);
+    assert_eq!(error.kind(), ErrorKind::Conflict);
     assert!(error.to_string().contains(&format!("{} is live twice", at("a"))), "{error}");
+    committed(world.commit(&start, &results[1..]).await);
+    assert_eq!(world.live().await, ["a", "a", "out-b"]);
 }
 
 #[tokio::test]

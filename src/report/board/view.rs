@@ -231,7 +231,7 @@ pub struct TableSummary {
     pub next_step: Option<Next>,
     /// Steps that failed in a row.
     pub consecutive_failures: u32,
-    /// Whether its metadata is invalid, so that it is left alone until that changes.
+    /// Whether its metadata is invalid, so that it is not compacted until that changes.
     pub quarantined: bool,
     /// The policies that match, least specific first.
     pub policies: Vec<String>,

@@ -118,9 +118,9 @@ definitions! {
     BACKOFF_UNTIL: Gauge "icewright_table_backoff_until_timestamp_seconds" TABLE, "seconds since the epoch",
         "When the table is tried again after failures; 0 if it is not waiting.";
     QUARANTINED: Gauge "icewright_table_quarantined" TABLE, "0 or 1",
-        "1 if the table is left alone until its metadata changes.";
+        "1 if the table is not compacted until its metadata changes.";
     REFUSED: Gauge "icewright_table_refused" TABLE_ACTION, "0 or 1",
-        "1 if the action did not touch the table when it was last tried, since that would not have been safe.";
+        "1 if the action did not touch the table, or a part of it, when it was last tried, since that would not have been safe.";
     LAST_SUCCESS: Gauge "icewright_last_success_timestamp_seconds" TABLE_ACTION, "seconds since the epoch",
         "When the action last succeeded on the table; absent while that is not known.";
     RUNS: Counter "icewright_runs_total" &["catalog", "namespace", "table", "action", "outcome"], "runs",

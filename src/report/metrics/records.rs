@@ -88,7 +88,7 @@ pub struct Backoff {
     pub consecutive_failures: u32,
     /// When it is tried again, milliseconds since the epoch; `None`: it is not waiting.
     pub until_ms: Option<i64>,
-    /// Left alone until its metadata changes.
+    /// Not compacted until its metadata changes.
     pub quarantined: bool,
 }
 

@@ -173,7 +173,7 @@ export function tableView(name, home, poke) {
           table.paused.reason ? `: ${table.paused.reason}` : ".",
         ),
       status.paused && h("p", null, badge("paused", "daemon paused"), " No table starts a new step."),
-      table.quarantined && h("p", null, badge("failed", "quarantined"), " Left alone until its metadata changes."),
+      table.quarantined && h("p", null, badge("failed", "quarantined"), " Not compacted until its metadata changes."),
       isRunning(table) && bar.node,
       queued && h("p", null, badge("queued"), " Due; waits for one of ", count(status.queue.limit), " workers."),
       table.step === "delay" &&

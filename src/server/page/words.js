@@ -47,7 +47,7 @@ const REASONS = {
   ],
   quarantined: [
     "quarantined",
-    "The table's metadata or data contradicts the specification. Nothing is done to it until its metadata changes: repair it, or roll it back to an older snapshot.",
+    "The table's metadata or data contradicts the specification. It is not compacted until its metadata changes: repair it, or roll it back to an older snapshot.",
   ],
   overdue: [
     "overdue",

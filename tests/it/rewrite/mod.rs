@@ -4,6 +4,7 @@ mod bounds;
 mod deletes;
 mod evolution;
 mod failures;
+mod fixed_point;
 mod model;
 mod outputs;
 mod partitions;

@@ -100,7 +100,7 @@ async fn wide_rows_end_row_groups_by_bytes() {
         .property("write.parquet.compression-codec", "uncompressed");
     let bytes = parquet_with(&noisy(0..40, 1 << 20), WriterProperties::builder().build());
     let mut big = group(vec![task(t.raw("a", &bytes, 40, 1), &[])]);
-    big.expected_output_files = 2;
+    big.input_split_size_bytes = 20 << 20;
     let result = t.rewrite(&big).await.expect("a rewrite that succeeds");
     let sizes: Vec<i64> = result
         .added
@@ -114,12 +114,12 @@ async fn wide_rows_end_row_groups_by_bytes() {
 #[tokio::test]
 async fn rows_keep_their_order_and_outputs_their_number() {
     for threads in [1, 4] {
-        let mut t = two_columns().property("write.parquet.row-group-size-bytes", "20000");
+        let mut t = two_columns().property("write.parquet.compression-codec", "uncompressed");
         t.threads = threads;
         let tasks =
             (0..12).map(|i| task(t.data(&format!("f{i}"), &noisy(i * 100..(i + 1) * 100, 100), 1), &[])).collect();
         let mut g = group(tasks);
-        g.expected_output_files = 3;
+        (g.input_split_size_bytes, g.write_max_file_size_bytes) = (50_000, 60_000);
         let result = t.rewrite(&g).await.expect("a rewrite that succeeds");
         assert_eq!(result.added.len(), 3);
         let mut files: Vec<Vec<i64>> = Vec::new();
@@ -127,7 +127,7 @@ async fn rows_keep_their_order_and_outputs_their_number() {
             files.push(ids(&t, file));
         }
         files.sort();
-        assert_eq!(files.iter().map(Vec::len).collect::<Vec<_>>(), [400, 400, 400]);
+        assert!(files.iter().all(|ids| (300..500).contains(&ids.len())), "{:?}", files.iter().map(Vec::len));
         assert_eq!(files.concat(), (0..1200).collect::<Vec<_>>());
         assert!(reader(&t, &result.added[0]).metadata().num_row_groups() > 1);
     }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use futures::FutureExt;
-use iceberg::spec::Snapshot;
+use iceberg::spec::{DataContentType, DataFileBuilder, DataFileFormat, Literal, Snapshot};
 use icewright::report::Outcome;
 use icewright::report::run_report::RewriteReport;
+use icewright::storage::Store;
 use icewright::testing::{Answer, CommitFault, Delivery, Operation, StoreFault};
 
 use super::world::{HOUR, Lake, POLICY, ident};
@@ -91,17 +92,68 @@ async fn a_plan_cut_by_max_files_goes_on_in_the_next_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_partial_progress_the_first_failure_ends_the_run_and_its_outputs_go() {
+async fn without_partial_progress_a_failing_group_is_left_out_and_the_others_are_committed_at_once() {
     let lake = lake(8).await;
     let before = lake.rows("t").await;
     break_partitions(&lake, &[5]);
     let report = lake.compact(&lake.env(), "t", POLICY).await;
-    let counted = groups(&report);
-    assert_eq!((report.outcome, report.commits), (Outcome::Failed, 0));
-    assert!(counted[0] == 8 && counted[1] == 0 && counted[2] >= 1 && counted[3] == 0, "{report:?}");
+    assert_eq!((report.outcome, groups(&report), report.commits), (Outcome::Failed, [8, 7, 1, 0, 0], 1));
     assert!(report.errors[0].contains("injected fault"), "{:?}", report.errors);
+    assert_eq!(report.reason.as_ref(), report.errors.first());
     assert_eq!(lake.left_outputs("t").await, [""; 0]);
-    assert_eq!(lake.rows("t").await, before);
+    assert_eq!((lake.files("t").await.len(), lake.rows("t").await), (7 + 2, before));
+    assert_eq!(lake.own_snapshots("t").await[0].1, "false", "the next run takes up what is left");
+    let again = lake.compact(&lake.env(), "t", POLICY).await;
+    assert_eq!((again.outcome, groups(&again), again.commits), (Outcome::Failed, [1, 0, 1, 0, 0], 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_and_a_damaged_file_stop_their_groups_and_no_other() {
+    let lake = lake(4).await;
+    let files = lake.files("t").await;
+    let of = |part: i64| files.iter().find(|path| path.contains(&format!("part={part}/"))).expect("a file");
+    assert!(lake.store.delete_batch(&[of(1).clone()]).await[0].is_ok());
+    lake.store.put(of(2), "no Parquet");
+    let report = lake.compact(&lake.env(), "t", POLICY).await;
+    assert_eq!((report.outcome, groups(&report), report.commits), (Outcome::Failed, [4, 2, 2, 0, 0], 1));
+    assert!(!report.metadata_invalid, "the table is not given up for it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_path_that_is_live_twice_leaves_the_other_partitions_to_be_compacted() {
+    let lake = lake(3).await;
+    let file = lake.data_file("t", 1).await;
+    lake.add("t", vec![file.clone()]).await;
+    lake.add("t", vec![file]).await;
+    let before = lake.rows("t").await;
+    let report = lake.compact(&lake.env(), "t", POLICY).await;
+    assert_eq!((report.outcome, report.refused, groups(&report)), (Outcome::Success, true, [2, 2, 0, 0, 0]));
+    let skipped: Vec<_> = report.skipped.iter().map(|line| (line.reason, line.files)).collect();
+    assert_eq!(skipped, [("duplicate_path", 4)]);
+    assert_eq!((lake.files("t").await.len(), lake.rows("t").await), (2 + 4, before));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delete_file_that_applies_to_nothing_leaves_though_no_group_is_planned() {
+    let lake = Lake::new();
+    lake.create("t");
+    let mut delete = DataFileBuilder::default();
+    delete.content(DataContentType::EqualityDeletes).file_path("s3://b/db/t/data/d.parquet".into());
+    delete.file_format(DataFileFormat::Parquet).equality_ids(Some(vec![1])).partition_spec_id(0);
+    delete.partition(std::iter::once(Some(Literal::long(0))).collect()).record_count(1).file_size_in_bytes(9);
+    lake.add("t", vec![delete.build().expect("a delete file")]).await;
+    lake.append("t", 0..1).await;
+    lake.catalog.script([CommitFault::Refused]);
+    let report = lake.compact(&lake.env(), "t", POLICY).await;
+    assert_eq!((report.outcome, report.commits, groups(&report)), (Outcome::Failed, 0, [0; 5]));
+    assert!(report.reason.is_some());
+    let report = lake.compact(&lake.env(), "t", POLICY).await;
+    assert_eq!((report.outcome, report.commits, groups(&report)), (Outcome::Success, 1, [0; 5]));
+    assert_eq!((report.removed_delete_files, report.rewritten_data_files), (1, 0));
+    assert_eq!(report.last_commit_ms, Some(lake.newest_ms("t").await));
+    assert_eq!((lake.files("t").await.len(), lake.rows("t").await.len()), (1, 10));
+    let again = lake.compact(&lake.env(), "t", POLICY).await;
+    assert_eq!((again.outcome, again.commits), (Outcome::Skipped, 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -244,7 +244,7 @@ async fn a_dropped_table_is_forgotten_within_a_cycle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_table_with_invalid_metadata_is_left_alone_until_that_changes() {
+async fn a_table_with_invalid_metadata_is_not_compacted_until_that_changes() {
     let lake = Lake::new();
     let litter = grown(&lake, "bad").await;
     let list = lake.load("bad").await.current_snapshot().expect("a snapshot").manifest_list().to_owned();
@@ -261,14 +261,37 @@ async fn a_table_with_invalid_metadata_is_left_alone_until_that_changes() {
         assert_eq!(unhealthy(reason), 1.0, "{reason}");
     }
     assert!(lake.has(&litter));
+    // The clean-ups are tried all the same; here they refuse, since they need what cannot be read.
+    let tried = ["success", "failed", "skipped"].map(|outcome| daemon.runs("bad", "expire-snapshots", outcome));
+    assert!(tried.iter().sum::<f64>() >= 1.0, "{tried:?}");
 
     lake.store.put(&list, content);
     lake.append("bad", 0..1).await;
     until(2 * HOUR, "compacted", || async { lake.files("bad").await.len() == 2 }).await;
     until(MINUTE, "released", || async { quarantined() == 0.0 }).await;
-    until(6 * MINUTE, "healthy", || async { ReasonKind::ALL.iter().all(|kind| unhealthy(kind.as_str()) == 0.0) }).await;
+    // The clean-ups that failed are due after the delay.
+    until(HOUR, "healthy", || async { ReasonKind::ALL.iter().all(|kind| unhealthy(kind.as_str()) == 0.0) }).await;
     let healthy_ms = daemon.value("icewright_table_last_healthy_timestamp_seconds", "table=\"bad\"") * 1000.0;
     assert!(lake.clock.now_ms() as f64 - healthy_ms < 15_000.0, "{healthy_ms}");
+    daemon.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_with_a_path_that_is_live_twice_is_still_cleaned() {
+    let lake = Lake::new();
+    let litter = grown(&lake, "t").await;
+    for part in 0..2 {
+        let file = lake.data_file("t", part).await;
+        lake.add("t", vec![file.clone()]).await;
+        lake.add("t", vec![file]).await;
+    }
+    let rows = lake.rows("t").await;
+    tokio::time::sleep(HOUR).await;
+    let daemon = Daemon::start(&lake, 1);
+    until(MINUTE, "cleaned", || async { lake.snapshots("t").await == 1 && !lake.has(&litter) }).await;
+    assert_eq!(daemon.value("icewright_table_quarantined", "table=\"t\""), 0.0);
+    assert_eq!(daemon.value("icewright_table_refused", "action=\"rewrite-data-files\""), 1.0, "and it is seen");
+    assert_eq!(lake.rows("t").await, rows);
     daemon.stop().await;
 }
 

@@ -149,12 +149,11 @@ impl Lake {
 
     /// Adds one file with ten rows to each of the partitions, in one snapshot.
     pub(crate) async fn append(&self, table: &str, parts: std::ops::Range<i64>) {
-        let loaded = self.load(table).await;
         let mut files = Vec::new();
         for part in parts {
             files.push(self.data_file(table, part).await);
         }
-        self.add(table, &loaded, files).await;
+        self.add(table, files).await;
     }
 
     /// Adds a file where it lies, whichever table it is of.
@@ -163,24 +162,29 @@ impl Lake {
         file.content(DataContentType::Data).file_path(path.to_owned()).file_format(DataFileFormat::Parquet);
         file.partition(std::iter::once(Some(Literal::long(0))).collect()).partition_spec_id(0);
         file.record_count(10).file_size_in_bytes(6);
-        self.add(table, &self.load(table).await, vec![file.build().expect("a data file")]).await;
+        self.add(table, vec![file.build().expect("a data file")]).await;
     }
 
-    async fn add(&self, table: &str, loaded: &LoadedTable, files: Vec<DataFile>) {
-        let additions = Additions { operation: Operation::Append, files, properties: HashMap::new() };
+    /// Adds these files in one snapshot.
+    pub(crate) async fn add(&self, table: &str, files: Vec<DataFile>) {
+        let loaded = self.load(table).await;
+        let all_data = files.iter().all(|file| file.content_type() == DataContentType::Data);
+        let operation = if all_data { Operation::Append } else { Operation::Delete };
+        let additions = Additions { operation, files, properties: HashMap::new() };
         let identity = SnapshotIdentity {
             snapshot_id: snapshot_id(self.clock.uuid()),
             commit_uuid: self.clock.uuid(),
             token: "writer".into(),
         };
-        let prepared = prepare_additions(&self.store, loaded, &additions, identity, self.clock.now_ms()).await;
+        let prepared = prepare_additions(&self.store, &loaded, &additions, identity, self.clock.now_ms()).await;
         let prepared = prepared.expect("an append");
         let outcome =
             self.catalog.commit_table(&ident(table), prepared.requirements, prepared.updates, &|| Ok(())).await;
         assert!(matches!(outcome, CommitOutcome::Committed(_)), "{outcome:?}");
     }
 
-    async fn data_file(&self, table: &str, part: i64) -> DataFile {
+    /// A file with ten rows of a partition, in the store only.
+    pub(crate) async fn data_file(&self, table: &str, part: i64) -> DataFile {
         let first = i64::try_from(self.clock.uuid().as_u128() & 0xffff_ffff).expect("a small number") * 10;
         let rows = batch(vec![(1, "id", longs(first..first + 10)), (2, "part", longs([part; 10]))]);
         let content = parquet(&rows);
