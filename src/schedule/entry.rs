@@ -196,6 +196,27 @@ mod tests {
     }
 
     #[test]
+    fn waits_for_a_time_that_a_set_back_clock_put_far_ahead_are_found_anew() {
+        let mut entry = known();
+        entry.clock_set_back(900, 50);
+        assert_eq!((entry.next.at_ms, entry.is_due(50)), (50, true), "a look comes first");
+        // While a step runs as well: it may have taken its time from the clock that was wrong.
+        let mut entry = known();
+        entry.begin(fresh);
+        entry.clock_set_back(900, 50);
+        entry.end(60);
+        assert!(matches!(entry.begin(fresh).1, Task::Look(Some(Waiting { failing: false, .. }))));
+        let mut entry = known();
+        entry.begin(fresh);
+        entry.stuck(Step::RewriteDataFiles, 1_000_000);
+        entry.end(1_000_000);
+        let left = entry.next.at_ms - 1_000_000;
+        entry.clock_set_back(900_000, 100_000);
+        let Task::Look(Some(Waiting { next, failing: true })) = entry.begin(fresh).1 else { panic!("a look") };
+        assert_eq!(next.at_ms - 100_000, left, "what is left of a wait after a failure");
+    }
+
+    #[test]
     fn behind_another_catalog_everything_else_is_found_out_anew() {
         let mut entry = known();
         entry.reconsider(Change::Catalog, 500);

@@ -272,6 +272,19 @@ async fn a_claim_whose_answer_is_lost_is_found_at_the_next_look() {
     assert_eq!(api.get().unwrap()["spec"]["leaseTransitions"], 0, "still the same reign");
 }
 
+/// Others counted on while this machine was suspended, and tokio's clock stood still.
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_was_suspended_writes_nothing_and_has_lost() {
+    let (api, clock) = (Api::default(), Arc::new(SetClock::new(0)));
+    let permit = WritePermit::withheld_by(clock.clone());
+    let mut election = Election::new("a", TIMING, Box::new(Line::new(&api, 1)), clock.clone(), permit.clone());
+    let stop = CancellationToken::new();
+    assert!(election.win(&stop, || ()).await && permit.holds());
+    clock.suspend(TIMING.renew_deadline);
+    assert!(!permit.holds());
+    assert!(matches!(election.hold(&stop).await, Ended::Lost(_)));
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_edited_lease_ends_leadership_at_the_next_look() {
     let api = Api::default();
