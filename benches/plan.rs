@@ -122,10 +122,6 @@ fn policy(rewrite_all: bool) -> TablePolicy {
             ..RewriteDataFilesPolicy::default()
         },
         expire_snapshots: ExpireSnapshotsPolicy::default(),
-        remove_orphan_files: RemoveOrphanFilesPolicy {
-            enabled: true,
-            older_than: Span::Intervals(2.0),
-            unproven_min_age: Span::Fixed(Duration::from_secs(86_400)),
-        },
+        remove_orphan_files: RemoveOrphanFilesPolicy::default(),
     }
 }

@@ -89,7 +89,8 @@ fn check_dead_pattern(
 fn check_same_catalogs(diagnostics: &mut Diagnostics<'_>, config: &Config, places: &BTreeMap<String, Place>) {
     let address = |catalog: &CatalogConfig| (catalog.uri.clone(), catalog.warehouse.clone(), catalog.prefix.clone());
     let mut first_names: BTreeMap<_, Vec<&str>> = BTreeMap::new();
-    for (name, catalog) in &config.catalogs {
+    // One without a valid address is told of already.
+    for (name, catalog) in config.catalogs.iter().filter(|(_, catalog)| !catalog.uri.is_empty()) {
         let before = first_names.entry(address(catalog)).or_default();
         if let (Some(first), Some(place)) = (before.first(), places.get(name)) {
             let twice = before.iter().any(|first| maintained_as_both(&config.policies, first, name));

@@ -102,8 +102,17 @@ pub(super) fn space(name: &str) -> NamespaceIdent {
     NamespaceIdent::new(name.into())
 }
 
-/// Every wrong answer, and who the refusal must name.
-pub(super) fn lies() -> Vec<(&'static str, &'static str, Lie)> {
+/// A wrong answer: what it is, whom the refusal must name, and the answer.
+pub(super) type Case = (&'static str, &'static str, Lie);
+
+/// Every wrong answer.
+pub(super) fn lies() -> Vec<Case> {
+    let mut lies = about_things_that_are_missing();
+    lies.extend(about_what_there_is());
+    lies
+}
+
+fn about_things_that_are_missing() -> Vec<Case> {
     let unreadable = || Some(Err(Error::invalid("HTTP 404 NotFoundException: no metadata file")));
     vec![
         (
@@ -154,6 +163,11 @@ pub(super) fn lies() -> Vec<(&'static str, &'static str, Lie)> {
                 _ => None,
             }),
         ),
+    ]
+}
+
+fn about_what_there_is() -> Vec<Case> {
+    vec![
         (
             "no namespace at all",
             "does not list lake.db.t itself",

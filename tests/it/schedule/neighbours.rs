@@ -83,7 +83,7 @@ async fn what_its_listing_does_not_name_any_more_and_the_answer_says_is_gone_is_
             Arc::new(move |ask, _| match ask {
                 // Each listing of tables is followed by a load that finds the table gone, and a listing that lacks it.
                 Ask::Tables(namespace) if **namespace == space("db2") => {
-                    let dropped = listings.fetch_add(1, Ordering::Relaxed) % 2 == 0;
+                    let dropped = listings.fetch_add(1, Ordering::Relaxed).is_multiple_of(2);
                     dropped.then(|| Ok(Told::Tables(vec![other_namespace("v"), other_namespace("dropped")])))
                 }
                 Ask::Load(table) if table.name() == "dropped" => Some(Err(missing("NoSuchTableException"))),
@@ -93,7 +93,7 @@ async fn what_its_listing_does_not_name_any_more_and_the_answer_says_is_gone_is_
         ("a namespace dropped after the listing", {
             let listings = AtomicUsize::new(0);
             Arc::new(move |ask, _| match ask {
-                Ask::Namespaces(None) if listings.fetch_add(1, Ordering::Relaxed) % 2 == 0 => {
+                Ask::Namespaces(None) if listings.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) => {
                     Some(Ok(Told::Namespaces(vec![space("db"), space("db2"), space("dropped")])))
                 }
                 Ask::Namespaces(Some(parent)) if **parent == space("dropped") => {
