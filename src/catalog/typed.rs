@@ -22,7 +22,7 @@ const NOT_TYPED: [&str; 8] = [
 ];
 
 /// Types as the library reads them; others have parameters or are nested.
-const TYPES: [&str; 15] = [
+const TYPES: [&str; 14] = [
     "boolean",
     "int",
     "long",
@@ -37,7 +37,6 @@ const TYPES: [&str; 15] = [
     "string",
     "uuid",
     "binary",
-    "unknown",
 ];
 
 /// The library's view of the document. [`crate::error::ErrorKind::Unsupported`] with the reason if it has none.

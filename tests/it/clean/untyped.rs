@@ -19,8 +19,9 @@ fn add_column(metadata: &mut Value, schema: usize, ty: &Value) {
 }
 
 /// What keeps the library from reading the table, and what the reason must name.
-const UNTYPED: [(&str, Change); 14] = [
+const UNTYPED: [(&str, Change); 17] = [
     ("column v of schema 0 has the type variant", |m| add_column(m, 0, &json!("variant"))),
+    ("column v of schema 0 has the type unknown", |m| add_column(m, 0, &json!("unknown"))),
     ("column v of schema 0 has the type geometry(srid:4326)", |m| add_column(m, 0, &json!("geometry(srid:4326)"))),
     ("column v of schema 0 has the type geography", |m| add_column(m, 0, &json!("geography"))),
     ("column v of schema 0 has the type {\"shape\":[3],\"type\":\"tensor\"}", |m| {
@@ -52,6 +53,14 @@ const UNTYPED: [(&str, Change); 14] = [
         let field = json!({"name": "gone_part", "transform": "void", "source-id": 5, "field-id": 1000});
         m["partition-specs"].as_array_mut().expect("specs").push(json!({"spec-id": 1, "fields": [field]}));
         m["default-spec-id"] = 1.into();
+    }),
+    ("partition spec 1 cannot be read", |m| {
+        let field = json!({"name": "z", "transform": "zorder[4]", "source-id": 1, "field-id": 1000});
+        m["partition-specs"].as_array_mut().expect("specs").push(json!({"spec-id": 1, "fields": [field]}));
+    }),
+    ("sort order 1 cannot be read", |m| {
+        let field = json!({"transform": "hilbert[4]", "source-id": 1, "direction": "asc", "null-order": "nulls-first"});
+        m["sort-orders"].as_array_mut().expect("orders").push(json!({"order-id": 1, "fields": [field]}));
     }),
     ("partition spec 0 cannot be read", |m| m["partition-specs"][0]["fields"] = json!([{"name": "x"}])),
     ("sort order 1 cannot be read", |m| {
