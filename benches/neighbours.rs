@@ -116,7 +116,7 @@ impl Lake {
         };
         let prepared = prepare_additions(&self.store, &loaded, &additions, identity, SystemClock.now_ms()).await;
         let prepared = prepared.expect("an append");
-        self.catalog.commit_table(&table, prepared.requirements, prepared.updates).await;
+        self.catalog.commit_table(&table, prepared.requirements, prepared.updates, &|| Ok(())).await;
         self.tables.push(table);
     }
 
