@@ -334,6 +334,24 @@ async fn a_clean_up_that_is_given_up_leaves_the_others_their_answer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_neighbour_that_hangs_refuses_in_time() {
+    let (lake, litter) = lake().await;
+    let lie = |ask: &Ask<'_>, _: &MemoryCatalog| match ask {
+        Ask::Load(table) if table.name() == "v" => Some(Ok(Told::Never)),
+        _ => None,
+    };
+    let fleet = fleet(vec![("lake", member(&lake, lie))], POLICY);
+    let report = tokio::time::timeout(5 * MINUTE, clean(&lake, &fleet, "lake.db.t")).await.expect("an end");
+    let refusal = refused(&report);
+    assert!(
+        refusal.detail.contains("table lake.db2.v: the catalog has not told of it within 120 s"),
+        "{}",
+        refusal.detail
+    );
+    assert!(lake.has(&litter));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_table_whose_metadata_is_gone_stays_in_sight_and_is_unhealthy() {
     let (lake, _) = lake().await;
     let lie = |ask: &Ask<'_>, _: &MemoryCatalog| match ask {
