@@ -334,6 +334,28 @@ async fn a_clean_up_that_is_given_up_leaves_the_others_their_answer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn with_a_single_worker_all_tables_wait_together_for_one_answer() {
+    const TABLES: usize = 8;
+    let lake = Lake::new();
+    let names: Vec<String> = (0..TABLES).map(|k| format!("t{k}")).collect();
+    let litter: Vec<String> = names
+        .iter()
+        .map(|table| {
+            lake.create(table);
+            lake.litter(table)
+        })
+        .collect();
+    let policy = "commit-interval = \"10m\"\nevery = \"6h\"\ndelay = \"0s\"\nrewrite-data-files.enabled = false\n";
+    let fleet = lake.fleet(policy);
+    let mut waiting = fleet.waiting();
+    let daemon = Daemon::with_fleet(&lake, fleet, 1);
+    let all = tokio::time::timeout(10 * MINUTE, waiting.wait_for(|waiting| *waiting == TABLES)).await;
+    all.expect("a clean-up that waits holds no worker").expect("the fleet lives");
+    until(MINUTE, "removed", || async { litter.iter().all(|path| !lake.has(path)) }).await;
+    daemon.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_neighbour_that_hangs_refuses_in_time() {
     let (lake, litter) = lake().await;
     let lie = |ask: &Ask<'_>, _: &MemoryCatalog| match ask {
