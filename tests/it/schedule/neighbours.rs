@@ -164,7 +164,7 @@ async fn an_answer_with_another_tables_metadata_is_not_believed() {
     }
     mixes_up.store(true, Ordering::Relaxed);
     let error = fleet.open(&name("lake.db2.v")).await.expect_err("the metadata of u");
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert_eq!(error.kind(), ErrorKind::DataInvalid);
     let refusal = refused(&clean(&lake, &fleet, "lake.db.t").await);
     assert!(
         refusal.detail.contains("lake.db2.v") && refusal.detail.contains("metadata of lake.db.u"),
