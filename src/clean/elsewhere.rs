@@ -17,7 +17,7 @@ use crate::catalog::LoadedTable;
 use crate::error::Result;
 use crate::plan::file_names::checksum_subject;
 use crate::storage::StoreRef;
-use crate::storage::path::{CanonicalPath, overlap};
+use crate::storage::path::CanonicalPath;
 use crate::table::path_set::Fingerprint;
 use crate::table::references::{metadata_files, own_directories, statistics_files};
 
@@ -43,7 +43,7 @@ pub struct Answer {
 #[derive(Debug)]
 pub struct Suspects {
     /// Directories of the table that they lie in.
-    directories: Vec<String>,
+    directories: Vec<CanonicalPath>,
     paths: Vec<String>,
     /// Bytes of each.
     sizes: Vec<u64>,
@@ -70,7 +70,9 @@ impl Suspects {
             }
         }
         keys.sort_unstable();
-        Ok(Self { directories: own_directories(loaded)?, needed: vec![false; paths.len()], paths, sizes, keys, stores })
+        let directories =
+            own_directories(loaded)?.iter().map(|path| CanonicalPath::parse(path)).collect::<Result<_>>()?;
+        Ok(Self { directories, needed: vec![false; paths.len()], paths, sizes, keys, stores })
     }
 
     /// How many there are.
@@ -85,12 +87,10 @@ impl Suspects {
 
     /// Marks what another table needs: what lies in its directories, and what it refers to elsewhere.
     pub fn spare(&mut self, needs: &Needs) -> Result<()> {
-        for theirs in needs.0.scope().directories.iter().map(|(directory, _)| directory) {
-            for own in &self.directories {
-                if overlap(own, theirs)?.is_some() {
-                    self.spare_inside(&CanonicalPath::parse(theirs)?)?;
-                    break;
-                }
+        for (_, theirs) in &needs.0.scope().directories {
+            let near = |own: &CanonicalPath| own == theirs || own.is_inside(theirs) || theirs.is_inside(own);
+            if self.directories.iter().any(near) {
+                self.spare_inside(theirs)?;
             }
         }
         let files = needs.0.files();

@@ -286,7 +286,8 @@ impl Known {
         Ok(loaded)
     }
 
-    /// An error if the catalog tells another table's place. A table that was made anew has a UUID that no other one has.
+    /// An error if the catalog tells another table's place. A table that was made anew has a UUID that no other one has. Two tables that
+    /// exchange their names look the same, until what was remembered of them is over.
     fn remember(&self, name: &TableName, place: Place) -> Result<()> {
         let mut memory = self.memory();
         let before = memory.places.get(name).filter(|(seen, _)| seen.elapsed() < REMEMBERED_FOR);
@@ -294,7 +295,7 @@ impl Known {
             let same =
                 |(other, (_, known)): &(&TableName, &(Instant, Place))| *other != name && known.uuid == place.uuid;
             if let Some((other, _)) = memory.places.iter().find(same).filter(|_| place.uuid.is_some()) {
-                return Err(Error::unavailable(format!("the catalog answers with the metadata of {other}")));
+                return Err(Error::invalid(format!("the catalog answers with the metadata of {other}")));
             }
         }
         memory.places.insert(name.clone(), (Instant::now(), place));

@@ -6,6 +6,7 @@ mod architecture;
 mod clean;
 mod cli;
 mod cli_shell;
+mod config_advice;
 mod config_files;
 mod deploy;
 mod docs;

@@ -94,7 +94,7 @@ async fn races_and_lost_answers_are_settled_as_for_any_commit() {
     }
     let world = world().await;
     world.catalog.script([CommitFault::Refused]);
-    let error = refused(clean(&world).await);
+    let error = denied(clean(&world).await);
     assert_ne!(error.kind(), ErrorKind::Conflict);
     assert_eq!(world.live().await.len(), 7);
 }

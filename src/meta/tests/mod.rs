@@ -1,5 +1,6 @@
 //! Reader and writers against the library's own, and against damage.
 
+mod foreign;
 mod read;
 mod write;
 

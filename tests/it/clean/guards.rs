@@ -383,7 +383,11 @@ async fn a_table_tells_which_files_it_needs_wherever_they_lie() {
     suspects.spare(&needs).unwrap();
     let needed = suspects.into_answer(None).needed;
     assert_eq!(needed, [true, true, false, true], "retained, spelt otherwise, unknown, in the table's own folder");
-    assert_eq!(needs.entries(), 2 + 3 + 4, "two files elsewhere, lists and manifests; none of its own files");
+    assert_eq!(
+        needs.entries(),
+        2 + 4 + 3 + 4,
+        "two files elsewhere and their names, lists and manifests; none of its own files"
+    );
 }
 
 #[tokio::test]

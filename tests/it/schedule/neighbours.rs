@@ -164,7 +164,7 @@ async fn an_answer_with_another_tables_metadata_is_not_believed() {
     }
     mixes_up.store(true, Ordering::Relaxed);
     let error = fleet.open(&name("lake.db2.v")).await.expect_err("the metadata of u");
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert_eq!(error.kind(), ErrorKind::DataInvalid);
     let refusal = refused(&clean(&lake, &fleet, "lake.db.t").await);
     assert!(
         refusal.detail.contains("lake.db2.v") && refusal.detail.contains("metadata of lake.db.u"),
@@ -332,6 +332,46 @@ async fn a_clean_up_that_is_given_up_leaves_the_others_their_answer() {
     assert_eq!(*fleet.waiting().borrow(), 0);
     clean(&lake, &fleet, "lake.db.t").await;
     assert!(!lake.has(&litter) && lake.has(&other));
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_single_worker_all_tables_wait_together_for_one_answer() {
+    const TABLES: usize = 8;
+    let lake = Lake::new();
+    let names: Vec<String> = (0..TABLES).map(|k| format!("t{k}")).collect();
+    let litter: Vec<String> = names
+        .iter()
+        .map(|table| {
+            lake.create(table);
+            lake.litter(table)
+        })
+        .collect();
+    let policy = "commit-interval = \"10m\"\nevery = \"6h\"\ndelay = \"0s\"\nrewrite-data-files.enabled = false\n";
+    let fleet = lake.fleet(policy);
+    let mut waiting = fleet.waiting();
+    let daemon = Daemon::with_fleet(&lake, fleet, 1);
+    let all = tokio::time::timeout(10 * MINUTE, waiting.wait_for(|waiting| *waiting == TABLES)).await;
+    all.expect("a clean-up that waits holds no worker").expect("the fleet lives");
+    until(MINUTE, "removed", || async { litter.iter().all(|path| !lake.has(path)) }).await;
+    daemon.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_neighbour_that_hangs_refuses_in_time() {
+    let (lake, litter) = lake().await;
+    let lie = |ask: &Ask<'_>, _: &MemoryCatalog| match ask {
+        Ask::Load(table) if table.name() == "v" => Some(Ok(Told::Never)),
+        _ => None,
+    };
+    let fleet = fleet(vec![("lake", member(&lake, lie))], POLICY);
+    let report = tokio::time::timeout(5 * MINUTE, clean(&lake, &fleet, "lake.db.t")).await.expect("an end");
+    let refusal = refused(&report);
+    assert!(
+        refusal.detail.contains("table lake.db2.v: the catalog has not told of it within 120 s"),
+        "{}",
+        refusal.detail
+    );
+    assert!(lake.has(&litter));
 }
 
 #[tokio::test(start_paused = true)]
