@@ -57,7 +57,7 @@ fn an_upsert_between_plan_and_commit_applies_to_the_compacted_rows() {
     let mut lake = Lake::start();
     lake.remote_fixture("upsert", "db.between", &["commits=6"]);
     let proxy = Proxy::start(&lake.judge.uri, &[Fate::Gate, Fate::Pass]);
-    let daemon = lake.config(&proxy.uri, AT_ONCE).run();
+    let daemon = lake.patient_config(&proxy.uri, AT_ONCE).run();
     proxy.wait_held();
     lake.remote_fixture("upsert", "db.between", &["from=6", "commits=8"]);
     let expected = lake.judge.digest("db.between", &[Engine::Java, Engine::DuckDb]);
@@ -76,7 +76,7 @@ fn a_position_delete_between_plan_and_commit_is_not_undone() {
     let mut lake = Lake::start();
     lake.fixture("file://", "append", "logs.between", &["files=8"]);
     let proxy = Proxy::start(&lake.judge.uri, &[Fate::Gate, Fate::Pass]);
-    let daemon = lake.config(&proxy.uri, AT_ONCE).run();
+    let daemon = lake.patient_config(&proxy.uri, AT_ONCE).run();
     proxy.wait_held();
     lake.remote_fixture("delete", "logs.between", &["every=4"]);
     let expected = lake.judge.digest("logs.between", ALL);

@@ -263,9 +263,19 @@ impl Lake {
 
     /// Writes a configuration with one policy for all tables of the catalog at `uri`.
     pub(super) fn config(&self, uri: &str, policy: &str) -> Config {
+        self.config_with(LIMITS, uri, policy)
+    }
+
+    /// The same for a daemon whose commits are held up: a request is waited for a quarter of the run's time at most.
+    pub(super) fn patient_config(&self, uri: &str, policy: &str) -> Config {
+        self.config_with("[limits]\nrun-timeout = \"30m\"\n", uri, policy)
+    }
+
+    fn config_with(&self, limits: &str, uri: &str, policy: &str) -> Config {
         let port = free_port();
         let text = format!(
-            "[server]\nlisten = \"127.0.0.1:{port}\"\n{LIMITS}[catalogs.lake]\nuri = \"{uri}\"\nauth = {{ type = \"none\" }}\n\
+            "[server]\nlisten = \"127.0.0.1:{port}\"\n{limits}[catalogs.lake]\nuri = \"{uri}\"\nauth = {{ type = \"none\" }}\n\
+             properties = {{ \"rest.client.request-timeout-ms\" = \"600000\" }}\n\
              [[policies]]\nname = \"tested\"\ntables = [\"lake.*.*\"]\n{policy}"
         );
         Config::write(self.path("icewright.toml"), port, &text)
