@@ -255,6 +255,28 @@ async fn runs_that_are_over_leave_provable_garbage() {
     assert!(!world.exists(&name(over)) && world.exists(&name(active)) && world.exists(&name(recent)));
 }
 
+/// Its process had a longer run timeout than this one, and a manifest list is written right before a commit is sent.
+#[tokio::test]
+async fn a_run_that_has_just_written_a_file_may_have_a_commit_on_its_way_however_old_it_is() {
+    for (written_ago, goes) in [(50 * MINUTE, false), (61 * MINUTE, true)] {
+        let mut world = table().await;
+        world.policy.remove_orphan_files.older_than = Span::Fixed(Duration::from_secs(60));
+        let started_ms = u128::try_from(world.now_ms - 30 * HOUR).unwrap();
+        let token = RunId(Uuid::from_u128((started_ms << 80) | (7 << 76) | (2 << 62) | 1)).file_token();
+        let output = format!("data/00000-1-{token}-00001.parquet");
+        let list = format!("metadata/snap-77-1-{token}.avro");
+        world.file(&output, 29 * HOUR);
+        world.file(&list, written_ago);
+        let found = world.find_orphans().await;
+        let report = world.remove_orphans().await;
+        for (count, garbage, kept) in [(2, &found.removable, &found.kept), (2, &report.removable, &report.kept)] {
+            let (gone, stays) = if goes { (count, 0) } else { (0, count) };
+            assert_eq!((files(garbage, Garbage::RunOver), files(kept, Kept::ActiveRun)), (gone, stays), "{report:?}");
+        }
+        assert_eq!((world.exists(&output), world.exists(&list)), (!goes, !goes));
+    }
+}
+
 #[tokio::test]
 async fn a_writer_that_committed_later_files_has_given_up_earlier_ones() {
     let mut world = World::new().await;
