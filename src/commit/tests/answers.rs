@@ -105,7 +105,9 @@ async fn treat_outputs(world: &World, result: &CommitResult) {
 #[tokio::test]
 async fn no_answer_and_no_look_makes_a_rewrite_delete_what_is_or_may_come_into_the_table() {
     let versions = [FormatVersion::V1, FormatVersion::V2];
-    for (version, (answer, delivery, then, retries)) in versions.iter().flat_map(|v| cases().into_iter().map(move |c| (*v, c))) {
+    for (version, (answer, delivery, then, retries)) in
+        versions.iter().flat_map(|v| cases().into_iter().map(move |c| (*v, c)))
+    {
         let case = format!("{version}, {answer:?}, {delivery:?}, then {then:?}, {retries} retries");
         let world = World::new(version, true, &[]);
         world.append(&[("a", "x", 5), ("b", "x", 6), ("keep", "x", 1)]).await;
