@@ -281,7 +281,7 @@ async fn an_unknown_commit_after_others_neither_takes_them_back_nor_deletes_what
     assert_eq!((report.outcome, groups(&report)), (Outcome::Unknown, [5, 2, 1, 0, 2]));
     assert_eq!((lake.left_outputs("t").await.len(), lake.rows("t").await), (1, before.clone()));
     assert_eq!(lake.catalog.deliver_late().await.expect("a store that works"), 1);
-    assert_eq!((lake.left_outputs("t").await, lake.rows("t").await), (vec![String::new(); 0], before));
+    assert_eq!((lake.left_outputs("t").await.len(), lake.rows("t").await), (0, before));
 }
 
 #[tokio::test(start_paused = true)]
