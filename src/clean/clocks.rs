@@ -21,9 +21,13 @@ pub async fn clock_apart(table: &TableHandle, now_ms: i64) -> Option<String> {
     apart("store", store_ms, now_ms).or_else(|| apart("catalog", catalog_ms, now_ms))
 }
 
-/// The same for the catalog alone, by what it told last: nothing is asked.
-pub fn clock_apart_from_catalog(table: &TableHandle, now_ms: i64) -> Option<String> {
-    apart("catalog", table.catalog.time_ms(), now_ms)
+/// The same with one of them alone: the catalog by what it told last, or the store if the catalog never told its time, since
+/// that costs a request.
+pub async fn clock_apart_from_one(table: &TableHandle, now_ms: i64) -> Option<String> {
+    match table.catalog.time_ms() {
+        None => clock_apart(table, now_ms).await,
+        told => apart("catalog", told, now_ms),
+    }
 }
 
 fn apart(whose: &str, their_ms: Option<i64>, now_ms: i64) -> Option<String> {

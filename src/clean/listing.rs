@@ -108,6 +108,8 @@ pub(super) struct Listing {
     pub(super) likely_left_out: bool,
     /// There was no room for some that go only if they are proven to be garbage.
     pub(super) unlikely_left_out: bool,
+    /// Runs of this project that have written unreferenced files a short while ago.
+    pub(super) writing: HashSet<RunId>,
     /// Manifests of Flink checkpoints of any age.
     pub(super) checkpoints: Vec<ListedFile>,
     /// There were more of them than could be looked into.
@@ -276,6 +278,9 @@ impl Comparison<'_> {
 
     /// Sets files aside that must be looked into, whatever their age.
     fn note(&self, listing: &mut Listing, choices: &mut Choices, file: &ListedFile) {
+        if file.last_modified_ms.is_some_and(|ms| self.rules.wrote_lately(ms)) {
+            listing.writing.extend(RunId::from_file_name(&file.path));
+        }
         if is_metadata_file(file_name(&file.path)) {
             listing.metadata_backlog |= choices.metadata_files.push(file.clone(), None).is_some();
         } else if self.names.is_flink_checkpoint(&file.path) {

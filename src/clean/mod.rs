@@ -17,7 +17,7 @@ mod reachable;
 mod remove_orphan_files;
 mod report;
 
-pub use clocks::{clock_apart, clock_apart_from_catalog};
+pub use clocks::{clock_apart, clock_apart_from_one};
 pub use elsewhere::{Answer, Elsewhere, Needs, Suspects, stores_named};
 pub use expire_snapshots::expire_snapshots;
 pub use ownership::shared_location;

@@ -182,11 +182,12 @@ async fn find(table: &TableHandle, request: &OrphanRequest<'_>, stopwatch: &mut 
     let mut progress = reachable.progress();
     let once = OnceReferenced::search(&table, &reachable, &listing.lists, &mut progress).await?;
     let dated = date_metadata_files(&table.store, &candidates, request.now_ms).await;
+    let writing = std::mem::take(&mut listing.writing);
     let evidence = Evidence {
         names: &names,
         progress: &progress,
         once_referenced: &|path| Ok(reachable.has_left(path)? || once.contains(path)?),
-        is_active: request.is_active,
+        is_active: &|run| (request.is_active)(run) || writing.contains(&run),
         hidden: &|path| Ok(reachable.scope().hides(&CanonicalPath::parse(path)?)),
         in_location: &|path| Ok(reachable.scope().directory(&CanonicalPath::parse(path)?) == Some(0)),
         last_updated_ms: &|path| dated.get(path).copied(),

@@ -19,6 +19,8 @@ use crate::run_id::RunId;
 use crate::storage::ListedFile;
 use crate::table::references::{CLOCK_SKEW_LIMIT_MS, flink_job_ids, metadata_files};
 
+const HOUR_MS: i64 = 60 * 60 * 1000;
+
 /// Ages and the time they count from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OrphanRules {
@@ -36,6 +38,13 @@ impl OrphanRules {
     /// Whether a file is old enough to go by some rule. Younger ones need no further look.
     pub fn may_go(&self, last_modified_ms: i64) -> bool {
         self.older(last_modified_ms, self.older_than_ms.min(self.unproven_min_age_ms))
+    }
+
+    /// Whether a run that wrote a file at this time may still have a commit on its way, however long ago it began: another
+    /// process may have had a longer run timeout, or this one before it was started anew. With one and the same timeout no
+    /// file of a run that is over is so young, since its last third, an hour at most, is the grace in which nothing is written.
+    pub fn wrote_lately(&self, last_modified_ms: i64) -> bool {
+        !self.older(last_modified_ms, (self.run_timeout_ms / 3).min(HOUR_MS))
     }
 
     fn older(&self, last_modified_ms: i64, age_ms: i64) -> bool {
@@ -69,7 +78,7 @@ pub enum Kept {
     Unproven,
     /// The store told no last modification, zero, or a time to come.
     UnknownAge,
-    /// Made by a run of this project that is, or may still be, active.
+    /// Made by a run of this project that is, or may still be, active, or has written a file a short while ago.
     ActiveRun,
     /// A manifest that only a Flink checkpoint may know of: it carries the id of a job that commits to this table.
     FlinkCheckpoint,

@@ -33,7 +33,7 @@ pub(super) struct Entry {
 struct Look {
     /// Failures of its steps so far; failures of looks are not counted on.
     failures: Failures,
-    /// What it waited for before its policy changed.
+    /// What it waited for before its policy changed, or the wait after a failure that goes on.
     before: Option<NextStep>,
 }
 
@@ -121,7 +121,7 @@ impl Entry {
             (Change::Policy, Some(_)) => {}
             (Change::Policy, None) => {
                 self.look = Some(Look { failures, before: Some(self.next.clone()) });
-                self.next = look_now(now_ms, "its policy changed, or the clock was set back");
+                self.next = look_now(now_ms, "its policy changed");
             }
             (Change::Catalog | Change::Left, look) => {
                 // Where it stands is found out anew, but a wait after a failure stays. It may be one in which nothing may be
@@ -130,19 +130,20 @@ impl Entry {
                 let before = before.filter(|next| failures.is_failing(next.step)).cloned();
                 self.look = Some(Look { failures, before });
                 self.run = None;
-                self.next = look_now(now_ms, "its catalog changed");
+                self.next = look_now(now_ms, "its catalog changed, or the clock was set");
             }
         }
     }
 
-    /// The wall clock was set back by so much: what it was to wait for is found out anew. A wait after a failure goes on for the
-    /// time that is left of it.
-    pub(super) fn clock_set_back(&mut self, by_ms: i64, now_ms: i64) {
+    /// The wall clock was set by so much, back if below zero: where the table stands is found out anew, as after a start, since
+    /// what it waited for was a time of the old clock, and a step may have been refused for that. A wait after a failure goes on
+    /// for the time that is left of it.
+    pub(super) fn clock_set(&mut self, by_ms: i64, now_ms: i64) {
         let before = self.look.as_mut().and_then(|look| look.before.as_mut());
         for next in [Some(&mut self.next), before].into_iter().flatten() {
-            next.at_ms = next.at_ms.saturating_sub(by_ms);
+            next.at_ms = next.at_ms.saturating_add(by_ms);
         }
-        self.reconsider(Change::Policy, now_ms);
+        self.reconsider(Change::Catalog, now_ms);
     }
 
     /// An operator wants a compaction now.
@@ -196,24 +197,27 @@ mod tests {
     }
 
     #[test]
-    fn waits_for_a_time_that_a_set_back_clock_put_far_ahead_are_found_anew() {
+    fn where_a_table_stands_is_found_anew_when_the_clock_is_set() {
         let mut entry = known();
-        entry.clock_set_back(900, 50);
+        entry.clock_set(-900, 50);
         assert_eq!((entry.next.at_ms, entry.is_due(50)), (50, true), "a look comes first");
+        assert_eq!(entry.begin(fresh).1, Task::Look(None));
         // While a step runs as well: it may have taken its time from the clock that was wrong.
         let mut entry = known();
         entry.begin(fresh);
-        entry.clock_set_back(900, 50);
+        entry.clock_set(-900, 50);
         entry.end(60);
-        assert!(matches!(entry.begin(fresh).1, Task::Look(Some(Waiting { failing: false, .. }))));
-        let mut entry = known();
-        entry.begin(fresh);
-        entry.stuck(Step::RewriteDataFiles, 1_000_000);
-        entry.end(1_000_000);
-        let left = entry.next.at_ms - 1_000_000;
-        entry.clock_set_back(900_000, 100_000);
-        let Task::Look(Some(Waiting { next, failing: true })) = entry.begin(fresh).1 else { panic!("a look") };
-        assert_eq!(next.at_ms - 100_000, left, "what is left of a wait after a failure");
+        assert_eq!(entry.begin(fresh).1, Task::Look(None));
+        for (before_ms, now_ms) in [(1_000_000, 100_000), (100_000, 1_000_000)] {
+            let mut entry = known();
+            entry.begin(fresh);
+            entry.stuck(Step::RewriteDataFiles, before_ms);
+            entry.end(before_ms);
+            let left = entry.next.at_ms - before_ms;
+            entry.clock_set(now_ms - before_ms, now_ms);
+            let Task::Look(Some(Waiting { next, failing: true })) = entry.begin(fresh).1 else { panic!("a look") };
+            assert_eq!(next.at_ms - now_ms, left, "what is left of a wait after a failure");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use tracing::{Instrument, Span};
 
 use crate::clean::{
     CANDIDATES_PER_RUN, Elsewhere, ExpireOutcome, ExpireReport, OrphanReport, OrphanRequest, Refused,
-    clock_apart_from_catalog, expire_snapshots, remove_orphan_files,
+    clock_apart_from_one, expire_snapshots, remove_orphan_files,
 };
 use crate::clock::Deadline;
 use crate::commit::CommitContext;
@@ -204,7 +204,7 @@ impl Subject {
 /// stands in `run_time.rs`.
 pub async fn rewrite_step(env: &Env, subject: &Subject, run: Run, watcher: &Watcher<'_>) -> StepDone {
     // Others tell by the run's id when the run began, and with it when its files are garbage.
-    if let Some(detail) = clock_apart_from_catalog(&subject.table, env.clock.now_ms()) {
+    if let Some(detail) = clock_apart_from_one(&subject.table, env.clock.now_ms()).await {
         let report = RewriteReport::failed(&Error::unsupported(format!("refused (clock_skew): {detail}")));
         let other = subject.clean_up_due(env.clock.now_ms());
         return StepDone { report: StepReport::RewriteDataFiles(Box::new(report)), other };

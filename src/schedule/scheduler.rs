@@ -114,14 +114,16 @@ impl Scheduler {
         self.shared.reporter.heartbeat(self.now_ms());
     }
 
-    /// Waits are for times of the wall clock. If that is set back, they lie too far ahead, perhaps by days.
+    /// Waits are for times of the wall clock. If that is set back, they lie too far ahead, perhaps by days; and whichever way it is
+    /// set, steps may have been refused before, since it was wrong.
     fn watch_clock(&mut self) {
-        let Some(by_ms) = self.wall_clock.set_back(self.shared.env.clock.as_ref()) else { return };
-        tracing::warn!(by_ms, "the clock was set back; all due times are found anew");
+        let Some(by_ms) = self.wall_clock.set_by(self.shared.env.clock.as_ref()) else { return };
+        tracing::warn!(by_ms, "the clock was set; all due times are found anew");
+        self.silence.clock_set(by_ms);
         let now = self.now_ms();
         let mut changed = Vec::new();
         for (name, entry) in &mut self.tables {
-            entry.clock_set_back(by_ms, now);
+            entry.clock_set(by_ms, now);
             changed.push(name.clone());
         }
         changed.iter().for_each(|name| self.tell_wait(name));
@@ -345,25 +347,24 @@ struct WallClock {
 }
 
 impl WallClock {
-    /// Longest step back that changes nothing.
+    /// Longest step that changes nothing.
     const BORNE_MS: i64 = 60_000;
 
     fn look(clock: &dyn Clock) -> Self {
         Self { wall_ms: clock.now_ms(), steady: clock.steady() }
     }
 
-    /// By how much the wall clock has been set back since, if that is more than is borne. Then counting begins anew, and so it
-    /// does when the wall clock goes forward.
-    fn set_back(&mut self, clock: &dyn Clock) -> Option<i64> {
+    /// By how much the wall clock has been set since, below zero if back, if that is more than is borne. Then counting begins anew.
+    fn set_by(&mut self, clock: &dyn Clock) -> Option<i64> {
         let now = Self::look(clock);
         let passed = now.steady.saturating_duration_since(self.steady).as_millis();
         let expected_ms = self.wall_ms.saturating_add(i64::try_from(passed).unwrap_or(i64::MAX));
-        let back_ms = expected_ms.saturating_sub(now.wall_ms);
-        if (0..=Self::BORNE_MS).contains(&back_ms) {
+        let by_ms = now.wall_ms.saturating_sub(expected_ms);
+        if by_ms.saturating_abs() <= Self::BORNE_MS {
             return None;
         }
         *self = now;
-        Some(back_ms).filter(|back_ms| *back_ms > 0)
+        Some(by_ms)
     }
 }
 
@@ -430,19 +431,22 @@ mod tests {
     use crate::testing::SetClock;
 
     #[tokio::test(start_paused = true)]
-    async fn only_a_wall_clock_that_goes_back_by_more_than_a_minute_counts_as_set_back() {
+    async fn only_a_wall_clock_that_leaves_the_steady_one_by_more_than_a_minute_counts_as_set() {
         let clock = SetClock::new(1_000_000_000);
         let mut wall = WallClock::look(&clock);
         let mut step = async |wall_ms: i64, steady_s: u64| {
             clock.advance(wall_ms);
             tokio::time::advance(Duration::from_secs(steady_s)).await;
-            wall.set_back(&clock)
+            wall.set_by(&clock)
         };
         assert_eq!(step(3_600_000, 3600).await, None, "time passes");
         assert_eq!(step(-30_000, 0).await, None);
-        assert_eq!(step(-31_000, 0).await, Some(61_000), "two small steps make a large one");
+        assert_eq!(step(31_000, 0).await, None);
+        assert_eq!(step(-62_000, 0).await, Some(-61_000), "small steps make a large one");
         assert_eq!(step(0, 0).await, None, "told once");
-        assert_eq!(step(172_800_000, 0).await, None, "forward");
-        assert_eq!(step(-172_800_000 + 5_000, 5).await, Some(172_800_000), "and back");
+        assert_eq!(step(172_800_000, 0).await, Some(172_800_000), "forward");
+        assert_eq!(step(-172_800_000 + 5_000, 5).await, Some(-172_800_000), "and back");
+        clock.suspend(Duration::from_secs(86_400));
+        assert_eq!(step(86_400_000, 0).await, None, "suspended");
     }
 }

@@ -87,6 +87,14 @@ impl Silence {
         self.catalogs.remove(catalog);
     }
 
+    /// The wall clock was set by so much, back if below zero: what has passed before stays the same.
+    pub(super) fn clock_set(&mut self, by_ms: i64) {
+        let told = self.catalogs.values_mut().filter_map(|voices| voices.told_ms.as_mut());
+        for at_ms in told.chain(self.loading.values_mut().map(|load| &mut load.since_ms)) {
+            *at_ms = at_ms.saturating_add(by_ms);
+        }
+    }
+
     /// How many of those begun wait for an answer that is long overdue. Takes in what was told meanwhile.
     pub(super) fn waiting(&mut self, now_ms: i64) -> usize {
         let is_told = |load: &Load| load.told.load(Ordering::Relaxed);
@@ -189,6 +197,21 @@ mod tests {
         assert_eq!(silence.waiting(22_000), 2, "two of the first three");
         assert!(silence.admits(&names[0]), "the catalog has told of a table");
         assert_eq!(silent(&mut silence, 9), ["lake"; 0]);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_makes_no_catalog_silent_and_keeps_none_from_being_so() {
+        for by_ms in [-90_000_000, 90_000_000] {
+            let mut silence = Silence::default();
+            let names = ["a", "b", "c"].map(|name| table(&format!("lake.db.{name}")));
+            silence.told("lake", 0);
+            for name in &names {
+                silence.begin(name, 1000);
+            }
+            silence.clock_set(by_ms);
+            assert_eq!((silence.waiting(by_ms + 2000), silent(&mut silence, 9)), (0, vec![]));
+            assert_eq!((silence.waiting(by_ms + 21_000), silent(&mut silence, 9)), (3, vec!["lake".to_owned()]));
+        }
     }
 
     #[test]

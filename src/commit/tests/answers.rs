@@ -8,7 +8,7 @@ use iceberg::spec::*;
 
 use super::world::*;
 use crate::catalog::Catalog;
-use crate::commit::{CommitResult, commit_expire};
+use crate::commit::{CommitResult, commit_dangling_deletes, commit_expire};
 use crate::plan::ExpirePlan;
 use crate::testing::{Answer, CommitFault, Delivery, Meanwhile};
 
@@ -23,6 +23,10 @@ enum Then {
     Append,
     /// `main` goes back to where the request began.
     RollBack,
+    /// `main` goes back to where the request began, and what it went back from expires.
+    RollBackAndExpire,
+    /// The same, and then another writer commits.
+    RollBackExpireAndAppend,
     /// Another writer commits, and all but its snapshot expire.
     AppendAndExpire,
     /// The catalog stops answering.
@@ -33,8 +37,17 @@ enum Then {
     Replaced,
 }
 
-const THEN: [Then; 7] =
-    [Then::Nothing, Then::Append, Then::RollBack, Then::AppendAndExpire, Then::Down, Then::Dropped, Then::Replaced];
+const THEN: [Then; 9] = [
+    Then::Nothing,
+    Then::Append,
+    Then::RollBack,
+    Then::RollBackAndExpire,
+    Then::RollBackExpireAndAppend,
+    Then::AppendAndExpire,
+    Then::Down,
+    Then::Dropped,
+    Then::Replaced,
+];
 
 async fn happens(world: &World, then: Then, head: i64) {
     let set_main = |m: TableMetadata| {
@@ -45,6 +58,16 @@ async fn happens(world: &World, then: Then, head: i64) {
         Then::Nothing => {}
         Then::Append => drop(world.append(&[("new", "x", 1)]).await),
         Then::RollBack => world.catalog.tamper(&world.ident, set_main),
+        Then::RollBackAndExpire | Then::RollBackExpireAndAppend => {
+            world.catalog.tamper(&world.ident, set_main);
+            world.catalog.tamper(&world.ident, |m| {
+                let gone: Vec<i64> = m.snapshots().map(|s| s.snapshot_id()).filter(|id| *id != head).collect();
+                m.into_builder(None).remove_snapshots(&gone).build().expect("valid").metadata
+            });
+            if then == Then::RollBackExpireAndAppend {
+                world.append(&[("new", "x", 1)]).await;
+            }
+        }
         Then::AppendAndExpire => {
             let kept = world.append(&[("new", "x", 1)]).await;
             world.catalog.tamper(&world.ident, |m| {
@@ -81,9 +104,12 @@ async fn treat_outputs(world: &World, result: &CommitResult) {
 
 #[tokio::test]
 async fn no_answer_and_no_look_makes_a_rewrite_delete_what_is_or_may_come_into_the_table() {
-    for (answer, delivery, then, retries) in cases() {
-        let case = format!("{answer:?}, {delivery:?}, then {then:?}, {retries} retries");
-        let world = World::v2();
+    let versions = [FormatVersion::V1, FormatVersion::V2];
+    for (version, (answer, delivery, then, retries)) in
+        versions.iter().flat_map(|v| cases().into_iter().map(move |c| (*v, c)))
+    {
+        let case = format!("{version}, {answer:?}, {delivery:?}, then {then:?}, {retries} retries");
+        let world = World::new(version, true, &[]);
         world.append(&[("a", "x", 5), ("b", "x", 6), ("keep", "x", 1)]).await;
         let start = world.start().await;
         let rewritten = world.result(&["a", "b"], vec![data("out", "x", 11)], 0).await;
@@ -120,6 +146,42 @@ async fn no_answer_and_no_look_makes_a_rewrite_delete_what_is_or_may_come_into_t
             CommitResult::Denied(_) | CommitResult::Unknown(_) => {
                 assert_eq!(world.store.deleted(), Vec::<String>::new(), "{case}");
             }
+        }
+    }
+}
+
+/// Nothing but metadata files is written for it, and nothing but delete files leaves.
+#[tokio::test]
+async fn no_answer_and_no_look_makes_a_removal_of_dangling_deletes_harm_the_table() {
+    for (answer, delivery, then, retries) in cases() {
+        let case = format!("{answer:?}, {delivery:?}, then {then:?}, {retries} retries");
+        let world = World::v2();
+        world.write(Operation::Delete, vec![equality("older", "x")]).await;
+        world.append(&[("a", "x", 5)]).await;
+        world.write(Operation::Delete, vec![equality("eq-a", "x"), position("pos-a", "x", None)]).await;
+        let start = world.start().await;
+        let mut ctx = world.ctx();
+        ctx.retries = retries;
+        world.catalog.script([CommitFault::Told(delivery, answer, later(&world, then, start.snapshot_id))]);
+        let handle = world.handle().await;
+        let result = commit_dangling_deletes(&handle, &start, &ctx, world.clock.as_ref()).await;
+        world.catalog.fail_loads(0);
+        world.catalog.deliver_late().await.expect("written");
+        let doubt = matches!(result, CommitResult::Denied(_) | CommitResult::Unknown(_));
+        assert!(!doubt || world.store.deleted().is_empty(), "{case}: {result:?}");
+        if matches!(then, Then::Dropped | Then::Replaced) {
+            continue;
+        }
+        // Reading the state reads the head's list and manifests.
+        let live = world.live().await;
+        for needed in ["a", "eq-a", "pos-a"] {
+            assert!(live.contains(&needed.to_owned()), "{case}: {live:?}");
+        }
+        for snapshot in world.load().await.metadata.snapshots() {
+            assert!(world.store.content(snapshot.manifest_list()).is_some(), "{case}: {}", snapshot.manifest_list());
+        }
+        if matches!(result, CommitResult::Committed(_)) && then != Then::RollBack {
+            assert!(!live.contains(&"older".to_owned()), "{case}: {live:?}");
         }
     }
 }

@@ -5,5 +5,6 @@ mod expire;
 mod guards;
 mod orphans;
 mod other_names;
+mod runs;
 mod untyped;
 mod world;

@@ -7,10 +7,8 @@ use futures::FutureExt;
 use icewright::clean::{FileKind, Tally};
 use icewright::plan::remove_orphan_files::{Garbage, Kept};
 use icewright::policy::Span;
-use icewright::run_id::RunId;
 use icewright::testing::{Operation, StoreFault};
 use serde_json::json;
-use uuid::Uuid;
 
 use super::world::{DAY, HOUR, LOCATION, MINUTE, UUID, World, at, metadata_name, write_manifest};
 
@@ -235,24 +233,6 @@ async fn a_removal_recorded_by_a_retained_snapshot_is_proof_enough() {
     assert!(files(&report.removable, Garbage::OnceReferenced) >= 1);
     assert!(!world.exists("data/a.parquet"));
     world.assert_readable(2);
-}
-
-#[tokio::test]
-async fn runs_that_are_over_leave_provable_garbage() {
-    let mut world = table().await;
-    let run = |started_ms: i64, n: u128| {
-        RunId(Uuid::from_u128((u128::try_from(started_ms).unwrap() << 80) | (7 << 76) | (2 << 62) | n))
-    };
-    let (over, active, recent) =
-        (run(world.now_ms - 9 * HOUR, 1), run(world.now_ms - 9 * HOUR, 2), run(world.now_ms - HOUR, 3));
-    let name = |run: RunId| format!("data/00000-1-{}-00001.parquet", run.file_token());
-    world.active = vec![active];
-    world.file(&name(over), 8 * HOUR);
-    world.file(&name(active), 8 * HOUR);
-    world.file(&name(recent), 50 * MINUTE);
-    let report = world.remove_orphans().await;
-    assert_eq!((files(&report.removable, Garbage::RunOver), files(&report.kept, Kept::ActiveRun)), (1, 2));
-    assert!(!world.exists(&name(over)) && world.exists(&name(active)) && world.exists(&name(recent)));
 }
 
 #[tokio::test]

@@ -40,19 +40,47 @@ async fn a_wait_after_a_failure_is_no_longer_when_the_clock_is_set_back() {
     daemon.stop().await;
 }
 
-/// The run's id tells others when it began, and so when its files are garbage.
+/// The run's id tells others when it began, and so when its files are garbage. Not every catalog dates its answers.
 #[tokio::test(start_paused = true)]
-async fn no_compaction_begins_by_a_clock_far_from_the_catalogs() {
-    for beside in [-25, 25] {
+async fn no_compaction_begins_by_a_clock_far_from_the_catalogs_or_the_stores() {
+    for (beside, catalog_tells) in [(-25, true), (25, true), (-25, false), (25, false)] {
         let lake = Lake::new();
         grown(&lake, "t").await;
-        lake.catalog.tell_time_ms(Some(lake.clock.now_ms() + beside * 3_600_000));
+        let tell = |time_ms| match catalog_tells {
+            true => lake.catalog.tell_time_ms(Some(time_ms)),
+            false => lake.store.tell_time_ms(Some(time_ms)),
+        };
+        tell(lake.clock.now_ms() + beside * 3_600_000);
         let commits = lake.catalog.commits();
         let report = lake.compact(&lake.env(), "t", POLICY).await;
         assert!(report.refused && report.outcome == Outcome::Skipped, "{report:?}");
         assert!(report.reason.is_some_and(|reason| reason.contains("clock_skew")));
         assert_eq!(lake.catalog.commits(), commits);
-        lake.catalog.tell_time_ms(Some(lake.clock.now_ms()));
+        tell(lake.clock.now_ms());
         assert_eq!(lake.compact(&lake.env(), "t", POLICY).await.outcome, Outcome::Success);
+    }
+}
+
+/// Otherwise the table would wait for its next run, perhaps for a day.
+#[tokio::test(start_paused = true)]
+async fn what_was_refused_by_a_wrong_clock_is_done_once_it_is_set_right() {
+    let policy = POLICY.replace("every = \"6h\"", "every = \"1d\"").replace("delay = \"3x\"", "delay = \"2m\"");
+    for wrong_by in [TWO_DAYS_MS, -TWO_DAYS_MS] {
+        let lake = Lake::new();
+        grown(&lake, "t").await;
+        let daemon = Daemon::with_fleet(&lake, lake.fleet(&policy), 1);
+        let done = |outcome: &'static str| {
+            let daemon = &daemon;
+            move || async move { daemon.runs("t", "remove-orphan-files", outcome) >= 1.0 }
+        };
+        until(MINUTE, "compacted", || async { daemon.runs("t", "rewrite-data-files", "success") == 1.0 }).await;
+        // In the delay.
+        lake.catalog.tell_time_ms(Some(lake.clock.now_ms()));
+        lake.ahead_ms.store(wrong_by, Ordering::Relaxed);
+        until(MINUTE, "refused", done("skipped")).await;
+        lake.ahead_ms.store(0, Ordering::Relaxed);
+        until(4 * MINUTE, "done when the delay is over", done("success")).await;
+        assert_eq!(daemon.runs("t", "rewrite-data-files", "success"), 1.0);
+        daemon.stop().await;
     }
 }

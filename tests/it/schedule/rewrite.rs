@@ -270,6 +270,21 @@ async fn an_unknown_commit_ends_the_run_and_deletes_nothing_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_unknown_commit_after_others_neither_takes_them_back_nor_deletes_what_may_come() {
+    let lake = lake(5).await;
+    let before = lake.rows("t").await;
+    let proper = || CommitFault::After(Arc::new(|| Box::pin(async {})));
+    lake.catalog.script([proper(), proper()].into_iter().chain(vec![CommitFault::UnknownLate; 5]));
+    let policy =
+        partial(5, "").replace("rewrite-all = true", "rewrite-all = true\nmax-concurrent-file-group-rewrites = 5");
+    let report = lake.compact(&lake.env(), "t", &policy).await;
+    assert_eq!((report.outcome, groups(&report)), (Outcome::Unknown, [5, 2, 1, 0, 2]));
+    assert_eq!((lake.left_outputs("t").await.len(), lake.rows("t").await), (1, before.clone()));
+    assert_eq!(lake.catalog.deliver_late().await.expect("a store that works"), 1);
+    assert_eq!((lake.left_outputs("t").await.len(), lake.rows("t").await), (0, before));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lost_answer_that_is_settled_is_a_success() {
     let lake = lake(2).await;
     let before = lake.rows("t").await;
