@@ -16,8 +16,8 @@ use super::report::Refused;
 use crate::catalog::LoadedTable;
 use crate::error::Result;
 use crate::plan::file_names::checksum_subject;
-use crate::storage::StoreRef;
-use crate::storage::path::CanonicalPath;
+use crate::storage::path::{CanonicalPath, is_local};
+use crate::storage::{FileIdentity, StoreRef};
 use crate::table::path_set::Fingerprint;
 use crate::table::references::{metadata_files, own_directories, statistics_files};
 
@@ -50,6 +50,8 @@ pub struct Suspects {
     /// Sorted. The checksum of a local file is needed as long as the file is, so it stands under both names.
     keys: Vec<(Fingerprint, u32)>,
     needed: Vec<bool>,
+    /// What local files are, by their place in `paths`.
+    identities: Vec<(usize, FileIdentity)>,
     stores: BTreeSet<(String, String)>,
 }
 
@@ -72,7 +74,17 @@ impl Suspects {
         keys.sort_unstable();
         let directories =
             own_directories(loaded)?.iter().map(|path| CanonicalPath::parse(path)).collect::<Result<_>>()?;
-        Ok(Self { directories, needed: vec![false; paths.len()], paths, sizes, keys, stores })
+        let (needed, identities) = (vec![false; paths.len()], Vec::new());
+        Ok(Self { directories, paths, sizes, keys, needed, identities, stores })
+    }
+
+    /// The same, and what the local ones are: other tables may reach them by links.
+    pub async fn identified(mut self, store: &StoreRef) -> Result<Self> {
+        let local: Vec<usize> = (0..self.paths.len()).filter(|at| is_local(&self.paths[*at])).collect();
+        let paths: Vec<String> = local.iter().map(|at| self.paths[*at].clone()).collect();
+        let found = local.into_iter().zip(store.identities(&paths).await?);
+        self.identities = found.filter_map(|(at, identity)| Some((at, identity?))).collect();
+        Ok(self)
     }
 
     /// How many there are.
@@ -104,7 +116,7 @@ impl Suspects {
         Ok(())
     }
 
-    /// Marks what the other table may refer to by another path that leads to the same file.
+    /// Marks what the other table may refer to by another path that leads to the same file: the name tells, or for local files the inode.
     fn spare_names(&mut self, needs: &Needs) {
         let names = needs.0.names();
         if names.is_empty() {
@@ -112,6 +124,11 @@ impl Suspects {
         }
         for ((path, size), needed) in self.paths.iter().zip(&self.sizes).zip(&mut self.needed) {
             *needed = *needed || names.by_name(path, Some(*size).filter(|size| *size > 0)) != Likeness::None;
+        }
+        for (at, identity) in &self.identities {
+            if names.by_identity(*identity) != Likeness::None {
+                self.needed[*at] = true;
+            }
         }
     }
 

@@ -18,7 +18,7 @@ use super::clocks::clock_apart;
 use super::deletion::{Deleted, Deleter, Doomed, refresh, require_deletable};
 use super::ownership::{compare_with_neighbours, read_metadata_text};
 use super::reachable::{READS, Reachable, entries_of, manifests_of};
-use super::report::{ExpireOutcome, ExpireReport, FileKind, Tally};
+use super::report::{ExpireOutcome, ExpireReport, FileKind, Refused, Tally};
 use crate::catalog::SnapshotRef;
 use crate::clock::{Clock, Stopwatch};
 use crate::commit::{CommitContext, CommitResult, commit_expire};
@@ -117,11 +117,12 @@ async fn expire(
         }
     }
     let shared = match neighbours.map(|others| compare_with_neighbours(retained.scope(), &table.name(), others)) {
-        Err(reason) => Some(reason),
-        Ok(Err(_)) => Some("shared-location"),
+        Err(reason) => Some((reason, None)),
+        Ok(Err(refused)) => Some(("shared-location", Some(refused))),
         Ok(Ok(_)) => None,
     };
-    if let Some(reason) = shared {
+    if let Some((reason, refused)) = shared {
+        report.files_stay = refused.filter(|_| doomed.all().next().is_some());
         doomed.all().for_each(|file| report.kept.entry(reason).or_default().add(file.bytes));
         return report;
     }
@@ -358,6 +359,7 @@ async fn delete(mut deleter: Deleter, candidates: Candidates, report: &mut Expir
         Ok(Some(why)) => {
             tracing::warn!(%why, "files of expired snapshots stay");
             candidates.all().for_each(|file| report.kept.entry("other-name").or_default().add(file.bytes));
+            report.files_stay = Some(Refused { reason: "other_name", detail: why });
             return;
         }
         Err(error) => {

@@ -202,7 +202,7 @@ impl Comparison<'_> {
             );
             return Ok(Some(shared(detail)));
         }
-        self.note(listing, choices, &file);
+        self.note(listing, choices, &file, self.reachable.scope().hides(&canonical));
         let modified_ms = file.last_modified_ms.filter(|ms| *ms > 0 && *ms <= self.rules.now_ms);
         let is_old = modified_ms.is_some_and(|ms| self.rules.may_go(ms));
         let unlikely = match self.judge_early(&file, progress)? {
@@ -277,12 +277,13 @@ impl Comparison<'_> {
     }
 
     /// Sets files aside that must be looked into, whatever their age.
-    fn note(&self, listing: &mut Listing, choices: &mut Choices, file: &ListedFile) {
+    fn note(&self, listing: &mut Listing, choices: &mut Choices, file: &ListedFile, hidden: bool) {
         if file.last_modified_ms.is_some_and(|ms| self.rules.wrote_lately(ms)) {
             listing.writing.extend(RunId::from_file_name(&file.path));
         }
         if is_metadata_file(file_name(&file.path)) {
-            listing.metadata_backlog |= choices.metadata_files.push(file.clone(), None).is_some();
+            // Where people keep copies nothing goes by its name, whatever table it belongs to.
+            listing.metadata_backlog |= !hidden && choices.metadata_files.push(file.clone(), None).is_some();
         } else if self.names.is_flink_checkpoint(&file.path) {
             if file.path.ends_with(".avro") {
                 listing.checkpoints_overflow |= !push_limited(&mut listing.checkpoints, file.clone());

@@ -362,7 +362,8 @@ async fn spare_what_others_need(
         return Ok(());
     }
     let files = suspects.iter().map(|(file, _)| (file.path.clone(), file.bytes));
-    let Answer { needed, refused, turn } = elsewhere.referenced(Suspects::new(&table.loaded, files)?).await;
+    let suspected = Suspects::new(&table.loaded, files)?.identified(&table.store).await?;
+    let Answer { needed, refused, turn } = elsewhere.referenced(suspected).await;
     let mut needed = needed.into_iter();
     for (file, garbage) in suspects {
         let needed = needed.next().unwrap_or(true);

@@ -124,6 +124,9 @@ pub struct ExpireReport {
     pub failures: Vec<String>,
     /// Files that no retained snapshot needs and that stay all the same, by reason.
     pub kept: BTreeMap<&'static str, Tally>,
+    /// Why none of them was deleted, if it could not be told that they are this table's alone: somebody has to look.
+    #[serde(skip)]
+    pub files_stay: Option<Refused>,
     /// Conflicts met before the commit went through.
     pub conflicts: u32,
     /// Answers lost on the way.

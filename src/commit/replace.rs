@@ -270,7 +270,7 @@ impl<'a> Commit<'a> {
         let identity = SnapshotIdentity {
             snapshot_id: self.snapshot_id,
             commit_uuid: self.clock.uuid(),
-            token: self.ctx.run_id.file_token(),
+            token: self.ctx.run_id.table_token(metadata.uuid()),
         };
         let store = self.table.store.clone();
         let mut writer = SnapshotWriter::new(store.as_ref(), &metadata, identity)?;

@@ -101,7 +101,7 @@ pub fn is_of_a_table(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ENDINGS.iter().any(|ending| name.ends_with(ending))
         || is_metadata_file(&name)
-        || (name.ends_with(".stats") && before_uuid(&name).is_some())
+        || (name.ends_with(".stats") && around_uuid(&name).is_some())
 }
 
 /// Whether runs of this project make files with such a name: those of tables, and the temporary ones beside local files.
@@ -110,22 +110,34 @@ pub fn is_of_a_run(name: &str) -> bool {
     is_of_a_table(unfinished.map_or(name, |(name, _)| name))
 }
 
-/// What stands in a name before the first UUID in it, if there is one.
-fn before_uuid(name: &str) -> Option<&str> {
+/// What stands in a name before the first UUID in it and after that, if there is one.
+fn around_uuid(name: &str) -> Option<(&str, &str)> {
     let bytes = name.as_bytes();
     let hyphenated = |at: usize| [8, 13, 18, 23].iter().all(|hyphen| bytes.get(at + hyphen) == Some(&b'-'));
     let is_uuid = |at: &usize| hyphenated(*at) && name.get(*at..at + 36).is_some_and(|u| Uuid::try_parse(u).is_ok());
-    name.get(..(0..bytes.len().saturating_sub(35)).find(is_uuid)?)
+    let at = (0..bytes.len().saturating_sub(35)).find(is_uuid)?;
+    Some((name.get(..at)?, name.get(at + 36..)?))
 }
 
-/// Whether no two files have this name: before its UUID there are numbers only, and words that writers of tables use there.
-/// Engines that know no Iceberg write the UUID of a job into the names of all its files, which repeat in each partition.
+/// Whether no two files have this name: before its UUID there are numbers only, and words that writers of tables use there, and
+/// after it what they put there. Others write the UUID of a job or a query into the names of all its files, and count anew in each
+/// partition: Spark's own tables (`part-00000-<UUID>`), StarRocks (`<UUID>_1_0_0`), Arrow (`<UUID>-0`).
 fn is_unique(name: &str) -> bool {
     const WORDS: [&str; 4] = ["snap-", "icewright-", "optimized-m-", "partition-stats-"];
     let name = name.to_ascii_lowercase();
-    let numbers =
-        before_uuid(&name).map(|words| WORDS.iter().fold(words.to_owned(), |rest, w| rest.replacen(w, "", 1)));
-    numbers.is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit() || b == b'-'))
+    let Some((before, after)) = around_uuid(&name) else { return false };
+    let numbers = WORDS.iter().fold(before.to_owned(), |rest, word| rest.replacen(word, "", 1));
+    numbers.bytes().all(|b| b.is_ascii_digit() || b == b'-') && counts_on(after)
+}
+
+/// Whether what follows the UUID of a file name is nothing, or a count that goes on from partition to partition.
+fn counts_on(after: &str) -> bool {
+    let after = after.split('.').next().unwrap_or(after);
+    let is_count = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count() >= 5;
+    let is_manifest = |text: &str| text.strip_prefix('m').is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
+    let Some(counted) = after.strip_prefix('-') else { return after.is_empty() };
+    let mut parts = counted.rsplit('-').skip_while(|word| word.bytes().all(|b| b.is_ascii_alphabetic()));
+    counted.starts_with("icewright-") || parts.next().is_some_and(|last| is_count(last) || is_manifest(last))
 }
 
 /// A file name as it compares to the names that other stores, or other spellings, may give the same file.
@@ -345,6 +357,13 @@ mod tests {
             "snap-5-1-{}.avro",
             "00001-{}.metadata.json",
             "77-{}.stats",
+            "partition-stats-77-{}.parquet",
+            "{}.parquet",
+            "{}.gz.metadata.json",
+            "00003-17-{}-0-00012-deletes.parquet",
+            "00003-17-{}-00001-deletes.puffin",
+            "0b9a9e3c-5d0f-4e5c-9d5e-000000000001-icewright-{}-m0.avro",
+            "7-00000-{}.parquet",
         ] {
             assert!(is_unique(&name.replace("{}", UUID)), "{name}");
             assert!(is_unique(&name.replace("{}", &UUID.to_uppercase().replace('-', "%2D"))), "{name}");
@@ -353,6 +372,11 @@ mod tests {
             "part-00000-{}.c000.snappy.parquet",
             "part-00000-{}-c000.zstd.parquet",
             "data_{}_008_4_0.snappy.parquet",
+            "{}_1_0_0.parquet",
+            "{}_1_merge_0_12.parquet",
+            "{}-0.parquet",
+            "{}-part-0.parquet",
+            "20261130_101112_00001_abcde-{}.parquet",
             "000000_0",
             "v1.metadata.json",
             "version-hint.text",

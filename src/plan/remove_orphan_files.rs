@@ -7,10 +7,12 @@
 //!
 //! Without a proof a file also stays if its name is none that writers of tables give ([`file_names::is_of_a_table`]), or if it lies
 //! below a name that begins with `_` or `.`, where engines keep what is theirs; directories of partitions (`_field=value`) are
-//! no such place. What is referenced is referenced wherever it lies. `.<name>.crc`, a checksum that Hadoop's local file system puts
+//! no such place. There no proof by name counts either, since copies have the same names. What is referenced is referenced wherever it lies. `.<name>.crc`, a checksum that Hadoop's local file system puts
 //! beside `<name>`, shares the fate of the file it belongs to.
 
 use std::collections::BTreeSet;
+
+use uuid::Uuid;
 
 use super::file_names::{self, WriterProgress, checksum_subject, file_name};
 use crate::catalog::LoadedTable;
@@ -163,6 +165,7 @@ pub enum Verdict {
 /// What the table's metadata says about names, whatever the files' age.
 #[derive(Debug, Clone, Default)]
 pub struct NamesInUse {
+    table: Uuid,
     flink_jobs: BTreeSet<String>,
     current_version: Option<(bool, u64)>,
     oldest_version: Option<u64>,
@@ -183,6 +186,7 @@ impl NamesInUse {
         let last_updated_ms = loaded.metadata.last_updated_ms();
         let logged = loaded.metadata.metadata_log().iter().map(|entry| entry.timestamp_ms);
         Ok(Self {
+            table: loaded.metadata.uuid(),
             flink_jobs: flink_job_ids(loaded),
             current_version,
             oldest_version,
@@ -269,10 +273,16 @@ pub fn judge(file: &ListedFile, rules: &OrphanRules, evidence: &Evidence<'_>) ->
     };
     let old = rules.older(modified_ms, rules.unproven_min_age_ms);
     let external = !(evidence.in_location)(&file.path)?;
+    // Copies of a table's files have the same names.
+    let by_name = matches!(garbage, Garbage::RunOver | Garbage::WriterCommittedPast | Garbage::FellOutOfMetadataLog);
+    let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
+    if by_name && (evidence.hidden)(directory)? {
+        return Ok(Verdict::Keep(Kept::Hidden));
+    }
     Ok(match garbage {
         Garbage::RunOver if !file_names::is_of_a_run(file_name(path)) => Verdict::Keep(Kept::Foreign),
-        // A run's id does not say which table the run worked on. External directories that another known table has are not even
-        // listed, and all of them are asked; against one that is not known stand the path's form and the long age.
+        // Runs of earlier versions did not say which table they worked on. External directories that another known table has are not
+        // even listed, and all of them are asked; against one that is not known stand the path's form and the long age.
         Garbage::RunOver if external && evidence.names.is_path_of_a_run(path) => {
             if old {
                 Verdict::Remove(Garbage::RunOver)
@@ -317,7 +327,12 @@ fn garbage(path: &str, rules: &OrphanRules, evidence: &Evidence<'_>) -> Result<R
     }
     if let Some(run) = RunId::from_file_name(path) {
         let over = !(evidence.is_active)(run) && run.started_ms().saturating_add(rules.run_timeout_ms) < rules.now_ms;
-        return Ok(if over { Ok(Garbage::RunOver) } else { Err(Kept::ActiveRun) });
+        if !over {
+            return Ok(Err(Kept::ActiveRun));
+        }
+        if RunId::may_be_for(path, evidence.names.table) {
+            return Ok(Ok(Garbage::RunOver));
+        }
     }
     Ok(Ok(if (evidence.once_referenced)(path)? {
         Garbage::OnceReferenced

@@ -8,6 +8,8 @@ const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
 const OPERATION: &str = "0b9a9e3c-5d0f-4e5c-9d5e-123456789012";
 
+const TABLE: Uuid = Uuid::from_u128(0x0b9a_9e3c_5d0f_4e5c_9d5e_aaaa_bbbb_cccc);
+
 const RULES: OrphanRules =
     OrphanRules { now_ms: NOW, older_than_ms: 20 * MINUTE, unproven_min_age_ms: 24 * HOUR, run_timeout_ms: 6 * HOUR };
 
@@ -19,6 +21,7 @@ fn run_id(started_ms: i64) -> RunId {
 
 fn names() -> NamesInUse {
     NamesInUse {
+        table: TABLE,
         flink_jobs: BTreeSet::from(["a1b2c3d4e5f60718293a4b5c6d7e8f90".to_owned()]),
         current_version: Some((true, 50)),
         oldest_version: Some(40),
@@ -106,6 +109,21 @@ fn hidden_and_foreign_files_go_only_when_proven() {
         ("data/proven.txt", Verdict::Remove(Garbage::OnceReferenced)),
     ] {
         assert_eq!(world.judge(name, 25 * HOUR), verdict, "{name}");
+    }
+}
+
+#[test]
+fn in_a_hidden_place_no_proof_by_name_counts() {
+    let names = [
+        format!("00000-1-{}-00001.parquet", run_id(NOW - 48 * HOUR).file_token()),
+        format!("00001-7-{OPERATION}-00001.parquet"),
+        format!("00001-{OPERATION}.metadata.json"),
+    ];
+    let referenced = vec![format!("s3://b/db/t/data/00001-7-{OPERATION}-00002.parquet")];
+    let world = World { referenced, ..World::default() };
+    for name in names {
+        assert!(matches!(world.judge(&format!("data/{name}"), 48 * HOUR), Verdict::Remove(_)), "{name}");
+        assert_eq!(world.judge(&format!("_backup/data/{name}"), 48 * HOUR), Verdict::Keep(Kept::Hidden), "{name}");
     }
 }
 
@@ -203,6 +221,18 @@ fn what_a_run_left_in_an_external_directory_goes_at_the_long_age() {
     assert_eq!(world.judge(&name, 23 * HOUR), Verdict::Keep(Kept::Unproven));
     let active = World { external: true, active: vec![run], ..World::default() };
     assert_eq!(active.judge(&name, 25 * HOUR), Verdict::Keep(Kept::ActiveRun));
+}
+
+#[test]
+fn what_a_run_made_for_another_table_is_no_garbage_of_this_one() {
+    let run = run_id(NOW - 48 * HOUR);
+    let name = |table| format!("data/00000-1-{}-00001.parquet", run.table_token(table));
+    let other = name(Uuid::from_u128(TABLE.as_u128() + 1));
+    let external = World { external: true, ..World::default() };
+    assert_eq!(external.judge(&other, 999 * HOUR), Verdict::Keep(Kept::ExternalDirectory));
+    assert_eq!(external.judge(&name(TABLE), 25 * HOUR), Verdict::Remove(Garbage::RunOver));
+    assert_eq!(World::default().judge(&other, 23 * HOUR), Verdict::Keep(Kept::Unproven), "no proof in its own place");
+    assert_eq!(World::default().judge(&name(TABLE), HOUR), Verdict::Remove(Garbage::RunOver));
 }
 
 #[test]

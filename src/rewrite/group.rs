@@ -154,7 +154,7 @@ pub(super) fn output_settings(
         filling,
         row_group_bytes: filling.row_group_bytes(settings.row_group_bytes),
         growth: settings.growth,
-        names: FileNames::new(group.index, ctx.run_id),
+        names: FileNames::new(group.index, ctx.run_id, metadata.uuid()),
         outputs: Arc::clone(outputs),
         progress: Arc::clone(&ctx.progress),
     })

@@ -10,6 +10,7 @@ use iceberg::spec::{DataContentType, DataFile, DataFileBuilder, DataFileFormat, 
 use parquet::file::metadata::ParquetMetaData;
 use parquet::file::writer::SerializedFileWriter;
 use tokio::runtime::Handle;
+use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::rewrite::Progress;
@@ -72,7 +73,8 @@ pub(crate) struct OutputSettings {
 pub(crate) struct FileNames {
     group: usize,
     attempt: u64,
-    run: RunId,
+    /// Marks the files as those of a run on this table.
+    token: String,
     count: AtomicU64,
 }
 
@@ -80,14 +82,15 @@ pub(crate) struct FileNames {
 static ATTEMPTS: AtomicU64 = AtomicU64::new(0);
 
 impl FileNames {
-    /// Names for one rewrite of group number `group`.
-    pub(crate) fn new(group: usize, run: RunId) -> Self {
-        Self { group, attempt: ATTEMPTS.fetch_add(1, Ordering::Relaxed), run, count: AtomicU64::new(1) }
+    /// Names for one rewrite of group number `group` of a table.
+    pub(crate) fn new(group: usize, run: RunId, table: Uuid) -> Self {
+        let token = run.table_token(table);
+        Self { group, attempt: ATTEMPTS.fetch_add(1, Ordering::Relaxed), token, count: AtomicU64::new(1) }
     }
 
     fn next(&self) -> String {
         let count = self.count.fetch_add(1, Ordering::Relaxed);
-        format!("{:05}-{}-{}-{count:05}.parquet", self.group, self.attempt, self.run.file_token())
+        format!("{:05}-{}-{}-{count:05}.parquet", self.group, self.attempt, self.token)
     }
 }
 

@@ -407,12 +407,11 @@ impl CleanUpReport {
         inside || self.refused.contains(&action.as_str())
     }
 
-    /// Why files of expired snapshots were left where they are, for fear that another table needs them.
+    /// Why files of expired snapshots were left where they are, for fear that something needs them.
     pub fn left_files(&self) -> Option<&Refused> {
-        let kept = self.expire_snapshots.as_ref().map(|report| &report.kept)?;
-        self.around
-            .as_ref()
-            .filter(|_| kept.contains_key("neighbours-unknown") || kept.contains_key("registered-twice"))
+        let report = self.expire_snapshots.as_ref()?;
+        let around = ["neighbours-unknown", "registered-twice"].iter().any(|reason| report.kept.contains_key(reason));
+        report.files_stay.as_ref().or_else(|| self.around.as_ref().filter(|_| around))
     }
 
     /// Why a clean-up was refused although the table itself wants it: somebody has to look.

@@ -428,5 +428,6 @@ async fn files_stay_where_another_table_lies_in_the_same_place() {
         assert_eq!((report.outcome, report.expired_snapshots), (ExpireOutcome::Committed, 3), "{location}");
         assert_eq!(report.kept.get("shared-location").map(|t| t.files), Some(7), "{location}: {report:?}");
         assert!(report.deleted.is_empty() && world.left().len() == before, "{location}");
+        assert_eq!(report.files_stay.map(|refused| refused.reason), Some("shared_location"), "{location}");
     }
 }

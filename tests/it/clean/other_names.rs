@@ -2,9 +2,12 @@
 
 use icewright::clean::{ExpireOutcome, Needs, Suspects};
 use icewright::plan::remove_orphan_files::{Garbage, Kept};
+use icewright::run_id::RunId;
+use icewright::schedule::run_table::CleanUpReport;
 use icewright::testing::{Operation, StoreFault};
 
 use serde_json::json;
+use uuid::Uuid;
 
 use super::orphans::{JOB, OPERATION, checkpointed, files};
 use super::world::{DAY, HOUR, LOCATION, World, at, write_manifest};
@@ -113,6 +116,27 @@ async fn names_that_engines_repeat_keep_one_file_and_not_the_whole_table() {
 }
 
 #[tokio::test]
+async fn names_that_count_anew_in_each_partition_refuse_neither_expiry_nor_orphan_removal() {
+    for name in [format!("{OPERATION}_1_0_0.parquet"), format!("{OPERATION}-0.parquet")] {
+        let mut world = World::new().await;
+        let [kept, compacted, lost] = [1, 2, 3].map(|p| format!("data/p={p}/{name}"));
+        world.file_of(&at(&compacted), 3 * DAY, vec![b'x'; 11]);
+        world.commit(1, None, 3 * DAY, &[&kept, &compacted], &[]).await;
+        world.commit(2, Some(1), 2 * DAY, &["data/p=2/rewritten.parquet"], &[&compacted]).await;
+        world.file_of(&at(&lost), 2 * DAY, vec![b'x'; 12]);
+        let report = world.remove_orphans().await;
+        assert!(report.refused.is_none() && report.error.is_none(), "{name}: {report:?}");
+        assert!(!world.exists(&lost), "{name}");
+        let report = world.expire().await;
+        assert_eq!((report.outcome, report.expired_snapshots), (ExpireOutcome::Committed, 1), "{report:?}");
+        // The manifest says ten bytes of each file, so these two look alike.
+        assert_eq!(report.kept["other-name"].files, 1, "{name}: {report:?}");
+        assert!(!world.exists(&format!("metadata/snap-1-1-0b9a9e3c-5d0f-4e5c-9d5e-{:012}.avro", 1)), "{name}");
+        world.assert_readable(2);
+    }
+}
+
+#[tokio::test]
 async fn a_copy_that_stays_anyway_refuses_nothing() {
     let mut world = World::new().await;
     world.commit(1, None, 3 * DAY, &[&format!("data/{}", unique(1))], &[]).await;
@@ -122,6 +146,24 @@ async fn a_copy_that_stays_anyway_refuses_nothing() {
     let report = world.remove_orphans().await;
     assert!(report.refused.is_none(), "{report:?}");
     assert!(world.exists(&backup) && !world.exists("data/orphan.parquet"));
+}
+
+#[tokio::test]
+async fn a_backup_of_the_table_in_a_hidden_place_stays_as_it_is_and_refuses_nothing() {
+    let mut world = World::new().await;
+    let started_ms = u128::try_from(world.now_ms - 3 * DAY).unwrap();
+    let run = RunId(Uuid::from_u128((started_ms << 80) | (7 << 76) | (2 << 62) | 5));
+    let output = format!("data/00000-1-{}-00001.parquet", run.file_token());
+    world.commit(1, None, 3 * DAY, &[&output], &[]).await;
+    let backup: Vec<String> =
+        world.store.paths().iter().map(|path| path.replace(LOCATION, &at("_backup/2026"))).collect();
+    backup.iter().for_each(|path| world.file(path, 3 * DAY));
+    world.commit(2, Some(1), 2 * DAY, &["data/b.parquet"], &[&output]).await;
+    world.forget(&[1], DAY);
+    let report = world.remove_orphans().await;
+    assert!(report.refused.is_none() && report.error.is_none(), "{report:?}");
+    assert!(!world.exists(&output) && backup.iter().all(|path| world.exists(path)), "{report:?}");
+    world.assert_readable(2);
 }
 
 /// A table on a local disk, whose metadata lies elsewhere.
@@ -186,6 +228,10 @@ async fn expiry_spares_what_a_retained_snapshot_has_by_another_name() {
     assert!(report.deleted.is_empty() && report.kept["other-name"].files >= 3, "{report:?}");
     world.assert_readable(2);
     assert!(world.exists("data/gone.parquet"), "all of it waits until the names are one");
+    let mut told = CleanUpReport::default();
+    told.expire_snapshots = Some(report);
+    let refusal = told.refusal().expect("also without orphan removal somebody hears of it");
+    assert!(refusal.reason == "other_name" && refusal.detail.contains(&at(&new)), "{refusal:?}");
 }
 
 #[tokio::test]
@@ -216,6 +262,25 @@ async fn a_table_needs_its_files_by_whatever_name_another_table_finds_them() {
     suspects.spare(&needs).unwrap();
     let referenced = suspects.into_answer(None).needed;
     assert_eq!(referenced, [true, false]);
+}
+
+#[tokio::test]
+async fn a_table_needs_a_local_file_that_it_reaches_by_a_link_of_another_name() {
+    let mut world = World::new().await;
+    world.metadata["location"] = "file:///wh/u".into();
+    world.store.link("file:///wh/u/data/mine.parquet", "file:///wh/t/data/theirs.parquet");
+    world.commit(1, None, 3 * DAY, &["file:///wh/u/data/mine.parquet"], &[]).await;
+    let table = world.table().await;
+    let needs = Needs::new(&table.loaded).unwrap().with_table(&table.store, &table.loaded).await.unwrap();
+    let mut other = world.clone();
+    other.metadata["location"] = json!("file:///wh/t");
+    other.publish(HOUR);
+    world.file("file:///wh/t/data/orphan.parquet", DAY);
+    let own = ["theirs", "orphan"].map(|name| (format!("file:///wh/t/data/{name}.parquet"), 7));
+    let other = other.table().await;
+    let mut suspects = Suspects::new(&other.loaded, own).unwrap().identified(&other.store).await.unwrap();
+    suspects.spare(&needs).unwrap();
+    assert_eq!(suspects.into_answer(None).needed, [true, false]);
 }
 
 #[tokio::test]
