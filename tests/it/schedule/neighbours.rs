@@ -16,7 +16,7 @@ use icewright::schedule::run_table::{CleanUpReport, Run, StepReport, Subject, cl
 use icewright::testing::{MemoryCatalog, Operation};
 
 use super::lying::{Ask, Lie, Told, lies, member, missing, other_namespace, space};
-use super::scheduler::{Daemon, until};
+use super::scheduler::{Daemon, grown, until};
 use super::world::{HOUR, Lake, MINUTE, POLICY, ident, policies};
 
 fn fleet(members: Vec<(&str, Member)>, policy: &str) -> Arc<Fleet> {
@@ -439,6 +439,31 @@ async fn a_neighbour_that_answers_again_is_believed_again() {
     fleet.open(&name("lake.db2.v")).await.expect("a table");
     assert!(orphans(&clean(&lake, &fleet, "lake.db.t").await).refused.is_none());
     assert!(!lake.has(&litter));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_catalog_that_is_down_for_an_hour_does_not_leave_tables_of_others_refused_until_their_next_run() {
+    let (lake, pond) = (Lake::new(), Lake::new());
+    let litter = grown(&lake, "t").await;
+    pond.create("x");
+    let down = Arc::new(AtomicBool::new(true));
+    let is_down = down.clone();
+    let lie = move |_: &Ask<'_>, _: &MemoryCatalog| {
+        is_down.load(Ordering::Relaxed).then(|| Err(Error::unavailable("connection refused")))
+    };
+    let fleet = fleet(vec![("lake", lake.member()), ("pond", member(&pond, lie))], POLICY);
+    let daemon = Daemon::with_fleet(&lake, fleet, 2);
+    let labels = "{action=\"remove-orphan-files\",catalog=\"lake\"";
+    let refused = || daemon.series(|line| line.starts_with(&format!("icewright_table_refused{labels}")));
+    until(HOUR, "refused", || async { refused() == Some(1.0) }).await;
+    assert_eq!(daemon.runs("t", "remove-orphan-files", "failed"), 0.0);
+    assert_eq!(daemon.value("icewright_table_unhealthy", "reason=\"failing\",table=\"t\""), 0.0);
+    tokio::time::sleep(HOUR / 2).await;
+    assert!(lake.has(&litter));
+    down.store(false, Ordering::Relaxed);
+    // It is compacted again in five hours.
+    until(HOUR, "cleaned", || async { !lake.has(&litter) && refused() == Some(0.0) }).await;
+    daemon.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
