@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures::future::join_all;
-use icewright::catalog::Catalog;
 use icewright::clean::{ExpireReport, OrphanReport, Refused};
 use icewright::error::{Error, ErrorKind};
 use icewright::plan::remove_orphan_files::Kept;
@@ -16,20 +15,20 @@ use icewright::schedule::run_table::{CleanUpReport, Run, StepReport, Subject, cl
 use icewright::testing::{MemoryCatalog, Operation};
 
 use super::lying::{Ask, Lie, Told, lies, member, missing, other_namespace, space};
-use super::scheduler::{Daemon, grown, until};
+use super::scheduler::{Daemon, until};
 use super::world::{HOUR, Lake, MINUTE, POLICY, ident, policies};
 
-fn fleet(members: Vec<(&str, Member)>, policy: &str) -> Arc<Fleet> {
+pub(super) fn fleet(members: Vec<(&str, Member)>, policy: &str) -> Arc<Fleet> {
     let members = members.into_iter().map(|(name, member)| (name.to_owned(), member)).collect();
     Arc::new(Fleet::new(members, policies(&["lake.**"], policy)))
 }
 
-fn name(table: &str) -> TableName {
+pub(super) fn name(table: &str) -> TableName {
     table.parse().expect("a name")
 }
 
 /// Cleans a table up, whether or not that is due.
-async fn clean(lake: &Lake, fleet: &Fleet, table: &str) -> CleanUpReport {
+pub(super) async fn clean(lake: &Lake, fleet: &Fleet, table: &str) -> CleanUpReport {
     let (env, name) = (lake.env(), name(table));
     let subject = Subject::load(fleet, &name).await.expect("a table");
     let done = clean_up_step(&env, fleet, &name, &subject, Run::start(&env), &|_| {}).await.expect("done");
@@ -39,16 +38,16 @@ async fn clean(lake: &Lake, fleet: &Fleet, table: &str) -> CleanUpReport {
     }
 }
 
-fn orphans(report: &CleanUpReport) -> &OrphanReport {
+pub(super) fn orphans(report: &CleanUpReport) -> &OrphanReport {
     report.remove_orphan_files.as_ref().expect("begun")
 }
 
-fn refused(report: &CleanUpReport) -> Refused {
+pub(super) fn refused(report: &CleanUpReport) -> Refused {
     orphans(report).refused.clone().unwrap_or_else(|| panic!("not refused: {:?}", orphans(report)))
 }
 
 /// Table `db.t` with litter, beside `db.u` and `db2.v`.
-async fn lake() -> (Lake, String) {
+pub(super) async fn lake() -> (Lake, String) {
     let lake = Lake::new();
     ["t", "u"].iter().for_each(|table| lake.create(table));
     lake.create_at(&other_namespace("v"), "s3://b/db2/v");
@@ -373,134 +372,6 @@ async fn a_neighbour_that_hangs_refuses_in_time() {
         refusal.detail
     );
     assert!(lake.has(&litter));
-}
-
-/// Three clean-ups one after the other beside this many tables that the catalog tells nothing of: how often these were asked for, and how
-/// long the clean-ups took.
-async fn beside_bad_tables(bad: usize, refusal: Option<Error>) -> (usize, [std::time::Duration; 3]) {
-    let (lake, litter) = lake().await;
-    lake.litter("u");
-    (0..bad).for_each(|k| lake.create_at(&other_namespace(&format!("bad{k:02}")), &format!("s3://b/db2/bad{k}")));
-    let asked = Arc::new(AtomicUsize::new(0));
-    let counted = asked.clone();
-    let lie = move |ask: &Ask<'_>, _: &MemoryCatalog| match ask {
-        Ask::Load(table) if table.name().starts_with("bad") => {
-            counted.fetch_add(1, Ordering::Relaxed);
-            Some(refusal.clone().map_or(Ok(Told::Never), Err))
-        }
-        _ => None,
-    };
-    let fleet = fleet(vec![("lake", member(&lake, lie))], POLICY);
-    let mut took = [std::time::Duration::ZERO; 3];
-    for (table, took) in ["t", "u", "t"].into_iter().zip(&mut took) {
-        let begun = tokio::time::Instant::now();
-        let refusal = refused(&clean(&lake, &fleet, &format!("lake.db.{table}")).await);
-        assert!(refusal.detail.contains("lake.db2.bad"), "{}", refusal.detail);
-        *took = begun.elapsed();
-    }
-    assert!(lake.has(&litter));
-    (asked.load(Ordering::Relaxed), took)
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_neighbour_that_hangs_is_not_waited_for_by_each_clean_up() {
-    let (asked, took) = beside_bad_tables(1, None).await;
-    assert!(asked <= 2, "asked for {asked} times");
-    assert!(took[1] < MINUTE && took[0] < 3 * MINUTE, "{took:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn many_neighbours_that_hang_are_not_all_waited_for() {
-    let (asked, took) = beside_bad_tables(80, None).await;
-    assert!(asked <= 3 * 8, "asked for {asked} times");
-    assert!(took.iter().all(|took| *took < 10 * MINUTE), "{took:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn neighbours_that_may_not_be_read_are_not_asked_for_by_each_clean_up() {
-    let error = Error::new(ErrorKind::Forbidden, "HTTP 403 ForbiddenException");
-    let (asked, took) = beside_bad_tables(40, Some(error)).await;
-    assert!(asked <= 40, "asked for {asked} times by clean-ups within {took:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_neighbour_that_answers_again_is_believed_again() {
-    let (lake, litter) = lake().await;
-    let hangs = Arc::new(AtomicBool::new(true));
-    let hanging = hangs.clone();
-    let lie = move |ask: &Ask<'_>, _: &MemoryCatalog| match ask {
-        Ask::Load(table) if table.name() == "v" && hanging.load(Ordering::Relaxed) => Some(Ok(Told::Never)),
-        _ => None,
-    };
-    let fleet = fleet(vec![("lake", member(&lake, lie))], POLICY);
-    refused(&clean(&lake, &fleet, "lake.db.t").await);
-    hangs.store(false, Ordering::Relaxed);
-    // Whoever loads it tells all others.
-    fleet.open(&name("lake.db2.v")).await.expect("a table");
-    assert!(orphans(&clean(&lake, &fleet, "lake.db.t").await).refused.is_none());
-    assert!(!lake.has(&litter));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_catalog_that_is_down_for_an_hour_does_not_leave_tables_of_others_refused_until_their_next_run() {
-    let (lake, pond) = (Lake::new(), Lake::new());
-    let litter = grown(&lake, "t").await;
-    pond.create("x");
-    let down = Arc::new(AtomicBool::new(true));
-    let is_down = down.clone();
-    let lie = move |_: &Ask<'_>, _: &MemoryCatalog| {
-        is_down.load(Ordering::Relaxed).then(|| Err(Error::unavailable("connection refused")))
-    };
-    let fleet = fleet(vec![("lake", lake.member()), ("pond", member(&pond, lie))], POLICY);
-    let daemon = Daemon::with_fleet(&lake, fleet, 2);
-    let labels = "{action=\"remove-orphan-files\",catalog=\"lake\"";
-    let refused = || daemon.series(|line| line.starts_with(&format!("icewright_table_refused{labels}")));
-    until(HOUR, "refused", || async { refused() == Some(1.0) }).await;
-    assert_eq!(daemon.runs("t", "remove-orphan-files", "failed"), 0.0);
-    assert_eq!(daemon.value("icewright_table_unhealthy", "reason=\"failing\",table=\"t\""), 0.0);
-    tokio::time::sleep(HOUR / 2).await;
-    assert!(lake.has(&litter));
-    down.store(false, Ordering::Relaxed);
-    // It is compacted again in five hours.
-    until(HOUR, "cleaned", || async { !lake.has(&litter) && refused() == Some(0.0) }).await;
-    daemon.stop().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn tables_that_exchange_their_names_are_no_wrong_answer() {
-    let (lake, litter) = lake().await;
-    let fleet = fleet(vec![("lake", member(&lake, |_, _| None))], POLICY);
-    for table in ["lake.db.u", "lake.db2.v"] {
-        fleet.open(&name(table)).await.expect("a table");
-    }
-    let (u, v) = (ident("u"), other_namespace("v"));
-    let document = |table| lake.catalog.document(table).expect("known");
-    let (of_u, of_v) = ((lake.load("u").await.metadata_location, document(&u)), document(&v));
-    let place_of_v = lake.catalog.load_table(&v).await.expect("a table").metadata_location;
-    lake.catalog.register_json(&u, place_of_v, of_v).expect("registered");
-    lake.catalog.register_json(&v, of_u.0, of_u.1).expect("registered");
-    assert!(orphans(&clean(&lake, &fleet, "lake.db.t").await).refused.is_none());
-    assert!(!lake.has(&litter));
-    for (table, location) in [("lake.db.u", "s3://b/db2/v"), ("lake.db2.v", "s3://b/db/u")] {
-        let opened = fleet.open(&name(table)).await.expect("a table");
-        assert_eq!(opened.loaded.metadata.location(), location);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_table_in_the_place_of_another_one_whose_name_is_gone_is_no_wrong_answer() {
-    let (lake, _) = lake().await;
-    let fleet = fleet(vec![("lake", member(&lake, |_, _| None))], POLICY);
-    for table in ["lake.db.t", "lake.db.u"] {
-        fleet.open(&name(table)).await.expect("a table");
-    }
-    // `u` takes the place of `t`, as when a table is built anew beside the old one.
-    let (location, document) =
-        (lake.load("u").await.metadata_location, lake.catalog.document(&ident("u")).expect("known"));
-    lake.catalog.register_json(&ident("t"), location, document).expect("registered");
-    lake.catalog.drop_table(&ident("u"));
-    let opened = fleet.open(&name("lake.db.t")).await.expect("before any listing");
-    assert_eq!(opened.loaded.metadata.location(), "s3://b/db/u");
 }
 
 #[tokio::test(start_paused = true)]
