@@ -155,7 +155,7 @@ impl Comparison<'_> {
                     "{expected} files in {directory} are referenced but the listing shows none of them: \
                      check the store's endpoint and bucket, and the spelling of the table's location"
                 );
-                return Ok(Err(Refused { reason: "listing_mismatch", detail }));
+                return Ok(Err(Refused::new("listing_mismatch", detail)));
             }
         }
         listing.candidates = choices.candidates.into_files();
@@ -193,7 +193,7 @@ impl Comparison<'_> {
                  one place, rewrite the metadata to one of them",
                 file.path
             );
-            return Ok(Some(Refused { reason: "prefix_mismatch", detail }));
+            return Ok(Some(Refused::new("prefix_mismatch", detail)));
         }
         if let Some(format) = self.foreign_format(&canonical, directory) {
             let detail = format!(

@@ -25,7 +25,7 @@ const METADATA_BYTES_MAX: u64 = 512 << 20;
 const DATED_MAX: usize = 1000;
 
 pub(super) fn shared(detail: String) -> Refused {
-    Refused { reason: "shared_location", detail }
+    Refused::new("shared_location", detail)
 }
 
 /// Compares the table's directories with those of other tables. If the location is shared, nothing may be deleted;

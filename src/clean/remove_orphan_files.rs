@@ -131,7 +131,7 @@ impl Found {
 }
 
 fn refusal(table: &TableHandle, request: &OrphanRequest<'_>) -> Option<Refused> {
-    let refused = |reason, detail| Some(Refused { reason, detail });
+    let refused = |reason, detail| Some(Refused::new(reason, detail));
     if !request.policy.remove_orphan_files.enabled {
         return refused("disabled", "remove-orphan-files is disabled by policy".into());
     }
@@ -152,7 +152,7 @@ async fn find(table: &TableHandle, request: &OrphanRequest<'_>, stopwatch: &mut 
         return Ok(Found::refused(refused));
     }
     if let Some(detail) = clock_apart(&table, request.now_ms).await {
-        return Ok(Found::refused(Refused { reason: "clock_skew", detail }));
+        return Ok(Found::refused(Refused::new("clock_skew", detail)));
     }
     let reachable = Reachable::new(&table.loaded, true)?;
     let left_out = match compare_with_neighbours(reachable.scope(), &table.name(), request.neighbours) {
@@ -338,7 +338,7 @@ async fn spare_other_names(
     let files: Vec<&Doomed> = suspects.iter().map(|(file, _)| file).collect();
     let likenesses = reachable.likenesses(&table.store, &files).await?;
     if let Some((file, _)) = files.iter().zip(&likenesses).find(|(_, likeness)| **likeness == Likeness::Surely) {
-        return Ok(Some(Refused { reason: "other_name", detail: two_names(table, &file.path).await }));
+        return Ok(Some(Refused::new("other_name", two_names(table, &file.path).await)));
     }
     for (suspect, likeness) in suspects.into_iter().zip(likenesses) {
         if likeness == Likeness::None {

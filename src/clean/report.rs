@@ -148,6 +148,16 @@ pub struct Refused {
     pub reason: &'static str,
     /// For a person: what was found, and the cure.
     pub detail: String,
+    /// Whether somebody only gave no answer: that may pass by itself.
+    #[serde(skip)]
+    pub passes: bool,
+}
+
+impl Refused {
+    /// A refusal that lasts until somebody does something about it.
+    pub fn new(reason: &'static str, detail: String) -> Self {
+        Self { reason, detail, passes: false }
+    }
 }
 
 /// A search for orphan files, and their removal if that was asked for.

@@ -208,22 +208,22 @@ impl Reporter {
     }
 
     /// A catalog listed its tables.
-    pub fn catalog_listed(&self, catalog: &str) {
+    pub fn catalog_listed(&self, catalog: &str, now_ms: i64) {
         self.readiness.catalog_reached(catalog);
         let mut catalogs = self.catalogs();
         catalogs.unclear(catalog, None);
-        let judged = catalogs.listed(catalog, None, 0);
+        let judged = catalogs.listed(catalog, None, now_ms);
         drop(catalogs);
         self.catalog_judged(catalog, judged);
     }
 
     /// A catalog answered, but it is not known which tables a part of it holds.
-    pub fn catalog_unclear(&self, catalog: &str, error: &Error) {
+    pub fn catalog_unclear(&self, catalog: &str, error: &Error, now_ms: i64) {
         self.readiness.catalog_reached(catalog);
         let problem = error.to_string();
         let (judged, is_news) = {
             let mut catalogs = self.catalogs();
-            (catalogs.listed(catalog, None, 0), catalogs.unclear(catalog, Some(&problem)))
+            (catalogs.listed(catalog, None, now_ms), catalogs.unclear(catalog, Some(&problem)))
         };
         self.catalog_judged(catalog, judged);
         if is_news {

@@ -17,6 +17,9 @@ const CATCH_UP: Duration = Duration::from_secs(60 * 60);
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(60 * 60));
 /// Why a step waits that is tried again.
 const BACKOFF_WHY: &str = "back-off after a failure";
+/// First and longest wait after a clean-up that was refused since others gave no answer.
+const REFUSED: (Duration, Duration) = (Duration::from_secs(15 * 60), Duration::from_secs(4 * 60 * 60));
+const REFUSED_WHY: &str = "other tables could not be asked";
 
 /// A step of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -164,6 +167,8 @@ pub enum Ended {
     Well,
     /// It failed, which is no reason not to do the other step.
     Failed,
+    /// Others had to be asked first, and gave no answer.
+    Refused,
     /// Nothing else may be done to the table before the same has been tried again.
     Stuck,
 }
@@ -175,6 +180,8 @@ pub struct Failures {
     pub rewrite_data_files: u32,
     /// Of the clean-ups.
     pub clean_up: u32,
+    /// Clean-ups in a row that were refused since others gave no answer. These are no failures.
+    pub refused: u32,
 }
 
 impl Failures {
@@ -198,20 +205,33 @@ impl Failures {
     /// Counts how `step` ended and says what follows it. `other` is the other step, due as if all had gone well.
     ///
     /// A failed compaction does not keep the clean-ups from being done, and is tried again after them, whatever the schedule
-    /// says; a failing clean-up is tried again until the next compaction is due.
+    /// says; a failing or refused clean-up is tried again until the next compaction is due.
     pub fn after(&mut self, step: Step, ended: Ended, other: NextStep, now_ms: i64) -> NextStep {
         let count = self.of(step);
-        *count = if ended == Ended::Well { 0 } else { count.saturating_add(1) };
+        *count = if matches!(ended, Ended::Well | Ended::Refused) { 0 } else { count.saturating_add(1) };
+        if step == Step::CleanUp {
+            self.refused = if ended == Ended::Refused { self.refused.saturating_add(1) } else { 0 };
+        }
         match (step, ended) {
             (_, Ended::Stuck) => self.again(step, now_ms),
-            (Step::RewriteDataFiles, Ended::Well | Ended::Failed) => other,
-            (Step::CleanUp, Ended::Well | Ended::Failed) => {
+            (Step::RewriteDataFiles, Ended::Well | Ended::Failed | Ended::Refused) => other,
+            (Step::CleanUp, Ended::Well | Ended::Failed | Ended::Refused) => {
                 let rewrite =
                     if self.rewrite_data_files > 0 { self.again(Step::RewriteDataFiles, now_ms) } else { other };
-                let again = self.again(Step::CleanUp, now_ms);
-                if ended == Ended::Failed && again.at_ms < rewrite.at_ms { again } else { rewrite }
+                let again = match ended {
+                    Ended::Failed => Some(self.again(Step::CleanUp, now_ms)),
+                    Ended::Refused => Some(self.asked_again(now_ms)),
+                    Ended::Well | Ended::Stuck => None,
+                };
+                again.filter(|again| again.at_ms < rewrite.at_ms).unwrap_or(rewrite)
             }
         }
+    }
+
+    /// 15 min, 30 min, 1 h ... 4 h: each attempt lists the table's files.
+    fn asked_again(self, now_ms: i64) -> NextStep {
+        let wait = REFUSED.0.saturating_mul(1 << self.refused.saturating_sub(1).min(16)).min(REFUSED.1);
+        NextStep::new(Step::CleanUp, now_ms.saturating_add(millis(wait)), REFUSED_WHY)
     }
 
     /// The same step again, later each time.

@@ -143,6 +143,22 @@ fn a_failed_clean_up_is_tried_again_until_the_next_compaction_is_due() {
 }
 
 #[test]
+fn a_clean_up_that_was_refused_without_an_answer_is_tried_again_less_and_less_and_is_no_failure() {
+    let mut failures = Failures::default();
+    for minutes in [15, 30, 60, 120, 240, 240] {
+        let next = failures.after(Step::CleanUp, Ended::Refused, rewrite_at(NOW + 24 * HOUR), NOW);
+        assert_eq!((next.step, next.at_ms, next.is_backoff()), (Step::CleanUp, NOW + minutes * MINUTE, false));
+        assert_eq!(failures.most(), 0);
+    }
+    let rewrite = rewrite_at(NOW + 3 * HOUR);
+    assert_eq!(failures.after(Step::CleanUp, Ended::Refused, rewrite.clone(), NOW), rewrite, "it comes first");
+    failures.after(Step::RewriteDataFiles, Ended::Well, clean_up_at(NOW), NOW);
+    assert_eq!(failures.after(Step::CleanUp, Ended::Refused, rewrite_at(NOW + 24 * HOUR), NOW).at_ms, NOW + 4 * HOUR);
+    failures.after(Step::CleanUp, Ended::Well, rewrite, NOW);
+    assert_eq!(failures, Failures::default());
+}
+
+#[test]
 fn a_stuck_table_does_nothing_but_try_the_same_again() {
     let mut failures = Failures::default();
     for wait in [MINUTE, 2 * MINUTE] {
@@ -183,7 +199,11 @@ proptest! {
                 }
                 prop_assert!(now - *at <= bound, "{which:?} was not done for {} min", (now - *at) / MINUTE);
             }
-            let ended = if ended == 0 { Ended::Failed } else { Ended::Well };
+            let ended = match ended {
+                0 => Ended::Failed,
+                1 => Ended::Refused,
+                _ => Ended::Well,
+            };
             let other = match step {
                 Step::RewriteDataFiles => {
                     standing.since_ms = at_ms;

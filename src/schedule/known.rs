@@ -27,7 +27,11 @@ const LIST_WITHIN: Duration = Duration::from_secs(120);
 const LOAD_WITHIN: Duration = Duration::from_secs(120);
 /// A catalog that could not be listed is not asked again by clean-ups before this, unless it was listed meanwhile: one that hangs
 /// must not hold up the tables of others. The search for tables asks again and again.
+///
+/// The same holds for a table: clean-ups of all others want to know about it, and each would wait for it, or be refused it, anew.
 const FAILED_FOR: Duration = Duration::from_secs(3 * 60);
+/// After so many tables in a row of which a catalog has told nothing, clean-ups ask it for no other before [`FAILED_FOR`] is over.
+const UNANSWERED_MAX: usize = 8;
 /// What a table has needed once is forgotten after this, if it needs it no more.
 const NEEDS_KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
 /// Entries of needs that are remembered of a catalog's tables together; each takes some 32 bytes. What goes beyond is read again each time.
@@ -55,6 +59,11 @@ struct Memory {
     tables: BTreeSet<TableName>,
     /// When a listing has failed, and why, if none has succeeded since.
     listing_failed: Option<(Instant, Error)>,
+    /// Tables that the catalog did not tell of when it was last asked: when that was, and why.
+    failed: HashMap<TableName, (Instant, Error)>,
+    /// Tables in a row that it gave no answer about, when the last of them was asked for, and why.
+    unanswered: usize,
+    gave_up: Option<(Instant, Error)>,
 }
 
 /// Where a table lies.
@@ -190,17 +199,40 @@ impl Known {
             return Ok(Some(place));
         }
         let ident = ident(name)?;
-        match within(self.member.catalog.declared_paths(&ident)).await {
-            Ok(declared) => {
+        match self.told(name, &ident, self.member.catalog.declared_paths(&ident)).await? {
+            Some(declared) => {
                 let place = Place { directories: directories(&declared)?, uuid: declared.uuid };
-                self.remember(name, place.clone())?;
+                self.remember(name, place.clone()).await?;
                 Ok(Some(place))
             }
-            Err(error) => match self.load_error(&ident, error).await {
+            None => Ok(None),
+        }
+    }
+
+    /// What a clean-up is told of another table; `None` if that is gone. One that the catalog has just not told of is not asked for again.
+    async fn told<T>(
+        &self,
+        name: &TableName,
+        ident: &TableIdent,
+        asked: impl Future<Output = Result<T>>,
+    ) -> Result<Option<T>> {
+        if let Some(error) = self.memory().failed_lately(name) {
+            return Err(error);
+        }
+        let told = match within(asked).await {
+            Ok(told) => Ok(Some(told)),
+            Err(error) => match self.load_error(ident, error).await {
                 error if error.kind() == ErrorKind::NotFound => Ok(None),
                 error => Err(error),
             },
+        };
+        let mut memory = self.memory();
+        match &told {
+            Ok(_) => memory.answered(name),
+            Err(error) => memory.not_told(name, error),
         }
+        drop(memory);
+        told
     }
 
     /// What a table needs, by a look that began at `oldest` or later.
@@ -220,12 +252,10 @@ impl Known {
                 Ok(ident) => ident,
                 Err(error) => return unreadable(error, None),
             };
-            let loaded = match within(self.member.catalog.load_table(&ident)).await {
-                Ok(loaded) => Arc::new(loaded),
-                Err(error) => match self.load_error(&ident, error).await {
-                    error if error.kind() == ErrorKind::NotFound => return Look::Gone,
-                    error => return unreadable(error, None),
-                },
+            let loaded = match self.told(name, &ident, self.member.catalog.load_table(&ident)).await {
+                Ok(Some(loaded)) => Arc::new(loaded),
+                Ok(None) => return Look::Gone,
+                Err(error) => return unreadable(error, None),
             };
             // What it named may have been removed since, by expiry: then its metadata is another one by now.
             if let Some((_, look)) = failed.take_if(|(location, _)| *location == loaded.metadata_location) {
@@ -257,7 +287,7 @@ impl Known {
                 && known.made.elapsed() < NEEDS_KEPT_FOR
         });
         let uuid = place.uuid;
-        self.remember(name, place)?;
+        self.remember(name, place).await?;
         let metadata_location = loaded.metadata_location.clone();
         let (needs, made) = match known {
             Some(known) if known.metadata_location == metadata_location && !metadata_location.is_empty() => {
@@ -282,24 +312,31 @@ impl Known {
             Ok(loaded) => loaded,
             Err(error) => return Err(self.load_error(ident, error).await).context(|| format!("load table {name}")),
         };
-        self.remember(name, Place::of(&loaded)?).context(|| format!("load table {name}"))?;
+        self.memory().answered(name);
+        self.remember(name, Place::of(&loaded)?).await.context(|| format!("load table {name}"))?;
         Ok(loaded)
     }
 
-    /// An error if the catalog tells another table's place. A table that was made anew has a UUID that no other one has. Two tables that
-    /// exchange their names look the same, until what was remembered of them is over.
-    fn remember(&self, name: &TableName, place: Place) -> Result<()> {
-        let mut memory = self.memory();
-        let before = memory.places.get(name).filter(|(seen, _)| seen.elapsed() < REMEMBERED_FOR);
-        if before.is_some_and(|(_, before)| before.uuid.is_some() && before.uuid != place.uuid) {
-            let same =
-                |(other, (_, known)): &(&TableName, &(Instant, Place))| *other != name && known.uuid == place.uuid;
-            if let Some((other, _)) = memory.places.iter().find(same).filter(|_| place.uuid.is_some()) {
-                return Err(Error::invalid(format!("the catalog answers with the metadata of {other}")));
-            }
+    /// An error if the catalog tells another table's place. A table that was made anew has a UUID that no other one has. One that was
+    /// given the name of another has its UUID, and that one has it no more.
+    async fn remember(&self, name: &TableName, place: Place) -> Result<()> {
+        let other = self.memory().known_as(name, &place);
+        if let Some(other) = other
+            && !self.has_left(&other, place.uuid).await
+        {
+            return Err(Error::invalid(format!("the catalog answers with the metadata of {other}")));
         }
-        memory.places.insert(name.clone(), (Instant::now(), place));
+        self.memory().places.insert(name.clone(), (Instant::now(), place));
         Ok(())
+    }
+
+    /// Whether there is another table by this name now than the one of this UUID, or none.
+    async fn has_left(&self, name: &TableName, uuid: Option<Uuid>) -> bool {
+        let Ok(ident) = ident(name) else { return false };
+        match within(self.member.catalog.declared_paths(&ident)).await {
+            Ok(declared) => declared.uuid.is_some() && declared.uuid != uuid,
+            Err(error) => self.load_error(&ident, error).await.kind() == ErrorKind::NotFound,
+        }
     }
 
     fn remembered_place(&self, name: &TableName) -> Option<Place> {
@@ -319,8 +356,50 @@ impl Memory {
         self.places.retain(|name, _| tables.contains(name));
         self.needs.retain(|name, _| tables.contains(name));
         self.entries = self.needs.values().map(|known| known.needs.entries()).sum();
+        self.failed.retain(|name, _| tables.contains(name));
         self.tables.clone_from(tables);
         self.listing_failed = None;
+    }
+
+    /// Another table that had this table's UUID when it was last seen, while this one had another.
+    fn known_as(&self, name: &TableName, place: &Place) -> Option<TableName> {
+        let before = self.places.get(name).filter(|(seen, _)| seen.elapsed() < REMEMBERED_FOR);
+        before.filter(|(_, before)| before.uuid.is_some() && before.uuid != place.uuid)?;
+        let same = |(other, (_, known)): &(&TableName, &(Instant, Place))| *other != name && known.uuid == place.uuid;
+        self.places.iter().find(same).filter(|_| place.uuid.is_some()).map(|(other, _)| other.clone())
+    }
+
+    /// Why a table need not be asked for: the catalog has just not told of it, or of many. Once that is long ago, whoever comes first asks
+    /// again, and the others hear the old error until it is known better.
+    fn failed_lately(&mut self, name: &TableName) -> Option<Error> {
+        let now = Instant::now();
+        for (at, error) in self.gave_up.iter_mut().chain(self.failed.get_mut(name)) {
+            if now.duration_since(*at) < FAILED_FOR {
+                return Some(error.clone());
+            }
+            *at = now;
+        }
+        None
+    }
+
+    fn answered(&mut self, name: &TableName) {
+        self.failed.remove(name);
+        (self.unanswered, self.gave_up) = (0, None);
+    }
+
+    fn not_told(&mut self, name: &TableName, error: &Error) {
+        let now = Instant::now();
+        self.failed.insert(name.clone(), (now, error.clone()));
+        if error.kind() != ErrorKind::Unavailable {
+            // It has answered.
+            (self.unanswered, self.gave_up) = (0, None);
+            return;
+        }
+        self.unanswered = self.unanswered.saturating_add(1);
+        if self.unanswered >= UNANSWERED_MAX {
+            let many = format!("the catalog has told nothing of {} tables in a row, last of {name}", self.unanswered);
+            self.gave_up = Some((now, Error::unavailable(format!("{many}: {error}"))));
+        }
     }
 
     fn take_needs(&mut self, name: &TableName) -> Option<Remembered> {

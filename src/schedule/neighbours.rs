@@ -19,7 +19,7 @@ use super::fleet::Fleet;
 use super::known::{Known, Look};
 use super::listing::Unclear;
 use crate::clean::{Answer, Elsewhere, Refused, Suspects};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::policy::{TableName, TablePattern};
 
 /// Tables looked at at the same time.
@@ -87,6 +87,8 @@ pub struct Own<'a> {
 struct Findings {
     /// Who cannot be read, and why.
     unreadable: Vec<String>,
+    /// Whether one of them has answered that it cannot be.
+    lasting: bool,
     /// The other name of the same table.
     twice: Option<TableName>,
 }
@@ -95,12 +97,14 @@ impl Findings {
     fn unreadable(&mut self, name: &TableName, error: &Error, own: &Own<'_>) {
         if !own.ignore_unreadable.iter().any(|pattern| pattern.matches(name)) {
             self.unreadable.push(format!("table {name}: {error}"));
+            self.lasting |= error.kind() != ErrorKind::Unavailable;
         }
     }
 
     fn unclear(&mut self, unclear: &Unclear, own: &Own<'_>) {
         if !unclear.is_covered_by(own.ignore_unreadable) {
             self.unreadable.push(unclear.to_string());
+            self.lasting |= unclear.error.kind() != ErrorKind::Unavailable;
         }
     }
 
@@ -132,7 +136,7 @@ impl Findings {
                 "{other} is the same table, by its UUID: what one of the two names has expired the other may still need; \
                  drop one of the registrations"
             );
-            return Some(Refused { reason: REGISTERED_TWICE, detail });
+            return Some(Refused::new(REGISTERED_TWICE, detail));
         }
         if self.unreadable.is_empty() {
             return None;
@@ -146,7 +150,7 @@ impl Findings {
             "what other tables need is not known ({named}{more}): mend that, or, if they surely need no file in this table's \
              folders, name them under remove-orphan-files.ignore-unreadable"
         );
-        Some(Refused { reason: "neighbour_unreadable", detail })
+        Some(Refused { reason: "neighbour_unreadable", detail, passes: !self.lasting })
     }
 }
 

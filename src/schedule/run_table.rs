@@ -129,6 +129,7 @@ impl StepReport {
             // Nothing may be deleted while a commit is in the open; the next look at the table settles it.
             Self::RewriteDataFiles(_) if outcome == Outcome::Unknown => Ended::Stuck,
             Self::RewriteDataFiles(_) | Self::CleanUp(_) if outcome.is_failure() => Ended::Failed,
+            Self::CleanUp(report) if report.refusal().is_some_and(|refused| refused.passes) => Ended::Refused,
             Self::RewriteDataFiles(_) | Self::CleanUp(_) => Ended::Well,
         }
     }

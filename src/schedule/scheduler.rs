@@ -206,6 +206,7 @@ impl Scheduler {
         if let Some(pause) = pause.filter(|_| self.left_paused.len() < LEFT_PAUSED_MAX) {
             self.left_paused.insert(name.clone(), pause);
         }
+        self.silence.table_gone(name);
         self.shared.reporter.table_gone(name);
     }
 

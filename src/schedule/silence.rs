@@ -1,9 +1,9 @@
 //! Which tables get no answer from their catalog, and which catalogs answer for none of theirs. Pure.
 //!
 //! A table whose load hangs is silent itself. Its catalog is silent only once several of its tables are, while it has told of
-//! none. Tables of a silent catalog are tried one at a time, and loads that hang hold no worker.
+//! none. One that was silent while others were told of speaks for itself alone, until it is told of, too. Tables of a silent catalog are tried one at a time, and loads that hang hold no worker.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -38,6 +38,8 @@ struct Voices {
     told_ms: Option<i64>,
     /// Tables that it did not tell of since; as many as a judgement needs at most.
     silent: BTreeSet<TableName>,
+    /// Tables that it did not tell of while it told of others.
+    alone: HashSet<TableName>,
     /// Whether the catalog itself is silent, and the table that it is tried with.
     down: bool,
     probe: Option<TableName>,
@@ -63,7 +65,7 @@ impl Silence {
     pub(super) fn end(&mut self, name: &TableName, unavailable: bool, now_ms: i64) {
         let load = self.loading.remove(name);
         if !unavailable {
-            return self.told(&name.catalog, now_ms);
+            return self.told_of(name, now_ms);
         }
         let voices = self.catalogs.entry(name.catalog.clone()).or_default();
         if voices.probe.as_ref() == Some(name) {
@@ -73,13 +75,32 @@ impl Silence {
         if load.is_none_or(|load| voices.told_ms.is_none_or(|told_ms| load.since_ms >= told_ms)) || voices.quiet(now_ms)
         {
             voices.hear_nothing_of(name);
+        } else {
+            voices.alone.insert(name.clone());
         }
     }
 
     /// The catalog tells of its tables again.
     pub(super) fn told(&mut self, catalog: &str, now_ms: i64) {
-        let voices = Voices { told_ms: Some(now_ms), ..Voices::default() };
-        self.catalogs.insert(catalog.to_owned(), voices);
+        let voices = self.catalogs.entry(catalog.to_owned()).or_default();
+        let alone = std::mem::take(&mut voices.alone);
+        *voices = Voices { told_ms: Some(now_ms), alone, ..Voices::default() };
+    }
+
+    fn told_of(&mut self, name: &TableName, now_ms: i64) {
+        let voices = self.catalogs.entry(name.catalog.clone()).or_default();
+        let silent = std::mem::take(&mut voices.silent);
+        voices.alone.extend(silent);
+        voices.alone.remove(name);
+        self.told(&name.catalog, now_ms);
+    }
+
+    /// The table is not maintained any more.
+    pub(super) fn table_gone(&mut self, name: &TableName) {
+        if let Some(voices) = self.catalogs.get_mut(&name.catalog) {
+            voices.silent.remove(name);
+            voices.alone.remove(name);
+        }
     }
 
     /// The catalog is not configured any more.
@@ -98,10 +119,12 @@ impl Silence {
     /// How many of those begun wait for an answer that is long overdue. Takes in what was told meanwhile.
     pub(super) fn waiting(&mut self, now_ms: i64) -> usize {
         let is_told = |load: &Load| load.told.load(Ordering::Relaxed);
-        let told: BTreeSet<String> =
-            self.loading.iter().filter(|(_, load)| is_told(load)).map(|(name, _)| name.catalog.clone()).collect();
-        self.loading.retain(|_, load| !is_told(load));
-        told.iter().for_each(|catalog| self.told(catalog, now_ms));
+        let told: Vec<TableName> =
+            self.loading.iter().filter(|(_, load)| is_told(load)).map(|(name, _)| name.clone()).collect();
+        told.iter().for_each(|name| {
+            self.loading.remove(name);
+            self.told_of(name, now_ms);
+        });
         let stuck = self.loading.iter().filter(|(_, load)| is_long(load.since_ms, now_ms));
         let stuck: Vec<&TableName> = stuck.map(|(name, _)| name).collect();
         for name in &stuck {
@@ -117,7 +140,8 @@ impl Silence {
     pub(super) fn silent_catalogs(&mut self, tables: impl Fn(&str) -> usize) -> BTreeSet<String> {
         // Counting tables is worth it only where one is silent.
         for (catalog, voices) in self.catalogs.iter_mut().filter(|(_, voices)| !voices.silent.is_empty()) {
-            voices.down |= voices.silent.len() >= AGREE.min(tables(catalog)).max(1);
+            let others = tables(catalog).saturating_sub(voices.alone.len());
+            voices.down |= voices.silent.len() >= AGREE.min(others).max(1);
         }
         let down = self.catalogs.iter().filter(|(_, voices)| voices.down);
         down.map(|(catalog, _)| catalog.clone()).collect()
@@ -131,7 +155,7 @@ impl Voices {
     }
 
     fn hear_nothing_of(&mut self, name: &TableName) {
-        if self.silent.len() < AGREE {
+        if self.silent.len() < AGREE && !self.alone.contains(name) {
             self.silent.insert(name.clone());
         }
     }
@@ -246,6 +270,35 @@ mod tests {
             }
             assert_eq!(silent(&mut silence, tables), ["lake"]);
         }
+    }
+
+    #[test]
+    fn who_was_silent_while_others_were_told_of_says_nothing_of_the_catalog_until_it_is_told_of() {
+        let mut silence = Silence::default();
+        let bad = ["a", "b", "c"].map(|name| table(&format!("lake.db.{name}")));
+        let good = ["x", "y", "z"].map(|name| table(&format!("lake.db.{name}")));
+        let hear_nothing = |silence: &mut Silence, names: &[TableName], at_ms| {
+            for name in names {
+                silence.begin(name, at_ms);
+                silence.end(name, true, at_ms + 1);
+            }
+        };
+        hear_nothing(&mut silence, &bad, 0);
+        silence.begin(&good[0], 2);
+        silence.end(&good[0], false, 3);
+        // Nothing else is due for hours.
+        for at_ms in [1_000_000, 2_000_000] {
+            hear_nothing(&mut silence, &bad, at_ms);
+            assert_eq!(silent(&mut silence, 6), ["lake"; 0]);
+        }
+        hear_nothing(&mut silence, &good, 3_000_000);
+        assert_eq!(silent(&mut silence, 6), ["lake"], "these were told of");
+        silence.begin(&bad[0], 4_000_000);
+        silence.end(&bad[0], false, 4_000_001);
+        assert_eq!(silent(&mut silence, 6), ["lake"; 0]);
+        silence.table_gone(&bad[1]);
+        hear_nothing(&mut silence, &bad, 5_000_000);
+        assert_eq!(silent(&mut silence, 2), ["lake"], "one was told of meanwhile, and one is another table");
     }
 
     #[test]

@@ -165,9 +165,10 @@ impl Shared {
             let asked = AssertUnwindSafe(self.fleet.discover(&catalog)).catch_unwind().await;
             match asked.unwrap_or_else(|panic| Err(panicked(panic.as_ref()))) {
                 Ok(Discovered { names, unclear }) => {
+                    let now_ms = self.env.clock.now_ms();
                     match unclear {
-                        None => self.reporter.catalog_listed(&catalog),
-                        Some(error) => self.reporter.catalog_unclear(&catalog, &error),
+                        None => self.reporter.catalog_listed(&catalog, now_ms),
+                        Some(error) => self.reporter.catalog_unclear(&catalog, &error, now_ms),
                     }
                     let after_failure = std::mem::take(&mut after_failure);
                     let listing = Listing { fleet: self.fleet.clone(), catalog: catalog.clone(), names, after_failure };

@@ -101,3 +101,16 @@ fn only_the_beginning_of_a_long_error_is_kept() {
     reporter.config_refused(&problems, 0);
     fits("configuration", reporter.board.status(0, false).config.problem.as_ref().expect("why"));
 }
+
+#[test]
+fn a_listing_of_a_catalog_that_tells_of_no_table_is_no_news() {
+    let reporter = reporter(&[]);
+    let silent = BTreeSet::from(["lake".to_owned()]);
+    let news = |at_ms| reporter.catalogs().silent(&silent, at_ms)[0].1.is_news;
+    let start_ms = 1_000 * HOUR_MS;
+    assert!(news(start_ms));
+    reporter.catalog_listed("lake", start_ms + 30_000);
+    assert!(!news(start_ms + 30_500), "it was told of less than ten minutes ago");
+    reporter.catalog_unclear("lake", &Error::unavailable("HTTP 500"), start_ms + 60_000);
+    assert!(!news(start_ms + 60_500));
+}

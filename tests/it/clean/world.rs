@@ -51,7 +51,7 @@ pub(super) struct Needed(pub(super) Option<Vec<String>>);
 #[async_trait::async_trait]
 impl Elsewhere for Needed {
     async fn referenced(&self, mut suspects: Suspects) -> Answer {
-        let refused = || Refused { reason: "neighbour_unreadable", detail: "another table cannot be read".into() };
+        let refused = || Refused::new("neighbour_unreadable", "another table cannot be read".into());
         let needed = self.0.clone().unwrap_or_default();
         needed.iter().for_each(|path| suspects.spare_file(path).expect("a valid path"));
         suspects.into_answer(self.0.is_none().then(refused))

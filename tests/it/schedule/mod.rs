@@ -1,5 +1,6 @@
 //! Runs and the loop that starts them, on stores and catalogs in memory, with real Parquet files and simulated time.
 
+mod bad_neighbours;
 mod clock;
 mod control;
 mod errors;

@@ -18,17 +18,17 @@ use super::lying::{Ask, Lie, Told, lies, member, missing, other_namespace, space
 use super::scheduler::{Daemon, until};
 use super::world::{HOUR, Lake, MINUTE, POLICY, ident, policies};
 
-fn fleet(members: Vec<(&str, Member)>, policy: &str) -> Arc<Fleet> {
+pub(super) fn fleet(members: Vec<(&str, Member)>, policy: &str) -> Arc<Fleet> {
     let members = members.into_iter().map(|(name, member)| (name.to_owned(), member)).collect();
     Arc::new(Fleet::new(members, policies(&["lake.**"], policy)))
 }
 
-fn name(table: &str) -> TableName {
+pub(super) fn name(table: &str) -> TableName {
     table.parse().expect("a name")
 }
 
 /// Cleans a table up, whether or not that is due.
-async fn clean(lake: &Lake, fleet: &Fleet, table: &str) -> CleanUpReport {
+pub(super) async fn clean(lake: &Lake, fleet: &Fleet, table: &str) -> CleanUpReport {
     let (env, name) = (lake.env(), name(table));
     let subject = Subject::load(fleet, &name).await.expect("a table");
     let done = clean_up_step(&env, fleet, &name, &subject, Run::start(&env), &|_| {}).await.expect("done");
@@ -38,16 +38,16 @@ async fn clean(lake: &Lake, fleet: &Fleet, table: &str) -> CleanUpReport {
     }
 }
 
-fn orphans(report: &CleanUpReport) -> &OrphanReport {
+pub(super) fn orphans(report: &CleanUpReport) -> &OrphanReport {
     report.remove_orphan_files.as_ref().expect("begun")
 }
 
-fn refused(report: &CleanUpReport) -> Refused {
+pub(super) fn refused(report: &CleanUpReport) -> Refused {
     orphans(report).refused.clone().unwrap_or_else(|| panic!("not refused: {:?}", orphans(report)))
 }
 
 /// Table `db.t` with litter, beside `db.u` and `db2.v`.
-async fn lake() -> (Lake, String) {
+pub(super) async fn lake() -> (Lake, String) {
     let lake = Lake::new();
     ["t", "u"].iter().for_each(|table| lake.create(table));
     lake.create_at(&other_namespace("v"), "s3://b/db2/v");
