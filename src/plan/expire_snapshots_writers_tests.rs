@@ -217,6 +217,22 @@ fn progress_that_no_branch_leads_to_any_more_stays_until_the_limit() {
 }
 
 #[test]
+fn a_query_whose_commits_are_staged_and_published_keeps_a_bounded_number() {
+    let mut snapshots = vec![append(1, None, 10 * DAY)];
+    for n in 1..=1000 {
+        let (staged, published, age) = (2 * n, 2 * n + 1, 9 * DAY - n * MINUTE);
+        let head = Some(2 * n - 1);
+        let id = text(n);
+        snapshots.push(by(staged, head, age, &[("wap.id", id), ("spark.sql.streaming.queryId", "q")]));
+        snapshots.push(by(published, head, age, &[("published-wap-id", id)]));
+    }
+    let kept = plan(&table(&snapshots, &main_at(2001), &json!({})), 0, 1);
+    let gone = kept.remove_snapshots;
+    assert!(!gone.contains(&2000) && !gone.contains(&1970), "the last sixteen that were staged stay");
+    assert_eq!(gone.len(), 2001 - 17, "and the head");
+}
+
+#[test]
 fn the_snapshot_that_a_writer_looks_for_stays_with_the_way_to_it() {
     let snapshots = [
         append(1, None, 9 * DAY),
