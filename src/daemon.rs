@@ -29,7 +29,7 @@ use crate::reload::{BuildMember, Reloader};
 use crate::report::board::Board;
 use crate::report::events::Reporter;
 use crate::report::metrics::{Memory, Metrics};
-use crate::rewrite::memory::MemoryBudget;
+use crate::rewrite::memory::{self, MemoryBudget};
 use crate::schedule::collector::collect_forever;
 use crate::schedule::control::control;
 use crate::schedule::env::{ActiveRuns, Env, Longest};
@@ -38,9 +38,6 @@ use crate::schedule::scheduler::Scheduler;
 use crate::schedule::settings::Settings;
 use crate::server::{self, ApiState, Aside, Liveness, Readiness, ServerState};
 use crate::telemetry::FilterHandle;
-
-/// Share of the memory limit that summaries of manifests may take.
-const MANIFEST_CACHE_SHARE: u64 = 16;
 
 /// The scheduler goes round twice a second; one that did not for this long is stuck.
 const LIVENESS_LIMIT: Duration = Duration::from_secs(60);
@@ -67,11 +64,10 @@ fn assemble_permitted(config: &Config, permit: &WritePermit, cancel: Cancellatio
     for (name, settings) in &config.catalogs {
         members.insert(name.clone(), member(name, settings, &metrics, permit)?);
     }
-    let memory = config.limits.memory_budget_bytes();
-    let cache_bytes = memory / MANIFEST_CACHE_SHARE;
+    let (rewriting_bytes, cache_bytes) = memory::divide(config.limits.memory_budget_bytes());
     let env = Env {
         clock: SystemClock::shared(),
-        memory: Arc::new(MemoryBudget::new(memory - cache_bytes)),
+        memory: Arc::new(MemoryBudget::new(rewriting_bytes)),
         manifests: Arc::new(ManifestCache::new(usize::try_from(cache_bytes).unwrap_or(usize::MAX))),
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         active: ActiveRuns::default(),

@@ -66,8 +66,9 @@ def fleet_overview():
                      {"color": RED, "value": None}, {"color": "green", "value": 1}, {"color": RED, "value": 2}]})),
     ]), (8, [
         (12, lines("Unhealthy tables by reason",
-                   "failing: runs fail. overdue: a due step is not done. small_files and delete_files: the table needs "
-                   "compaction now. A table may count for several reasons.",
+                   "failing: runs fail. refused: the last clean-up left files alone. unreadable: the table cannot be read. "
+                   "quarantined: its metadata is invalid. overdue: a due step is not done. small_files and delete_files: "
+                   "the table needs compaction now. A table may count for several reasons.",
                    [query(f"sum by (reason) ({unhealthy})", "{{reason}}")], stack=True)),
         (12, table_view("Unhealthy tables", "Each table with each reason against it. Empty is good.",
                         [f"{unhealthy} >= 1"],

@@ -8,8 +8,9 @@ pub const MEMORY_FALLBACK_BYTES: u64 = 4 << 30;
 /// Less would not hold one row group of small files while it is written.
 pub(super) const MEMORY_MIN_BYTES: u64 = 64 << 20;
 
-/// What a file group of small files needs with one thread, where its outputs reach the usual row group size of 128 MiB.
-pub const USUAL_GROUP_BYTES: u64 = 432 << 20;
+/// With this a file group of small files fits with one thread, where its outputs reach the usual row group size of 128 MiB: it
+/// needs 432 MiB, and a sixteenth of the whole is for summaries of manifests.
+pub const USUAL_MEMORY_BYTES: u64 = 461 << 20;
 
 /// 80 % of the smallest cgroup v2 memory limit that holds for this process, else [`MEMORY_FALLBACK_BYTES`].
 pub fn detect_memory_bytes() -> u64 {

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use leader_election::LeaderElectionConfig;
-pub use limits::{MEMORY_FALLBACK_BYTES, USUAL_GROUP_BYTES, detect_memory_bytes};
+pub use limits::{MEMORY_FALLBACK_BYTES, USUAL_MEMORY_BYTES, detect_memory_bytes};
 pub use problem::{Place, Problem, Problems, Severity};
 pub use secret::{Secret, SecretText};
 pub use traces::TracesConfig;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::limits::{MEMORY_MIN_BYTES, USUAL_GROUP_BYTES};
+use super::limits::{MEMORY_MIN_BYTES, USUAL_MEMORY_BYTES};
 use super::problem::{Diagnostics, Place, did_you_mean};
 use super::{CatalogConfig, Config};
 use crate::policy::{
@@ -25,7 +25,7 @@ pub(super) fn validate(diagnostics: &mut Diagnostics<'_>, config: &Config, catal
 
 /// Small groups fit any budget; those of usual size are refused one by one at run time, which is late to learn of it.
 pub(super) fn check_memory(diagnostics: &mut Diagnostics<'_>, memory: &Placed<u64>) {
-    let usual = USUAL_GROUP_BYTES;
+    let usual = USUAL_MEMORY_BYTES;
     if (MEMORY_MIN_BYTES..usual).contains(&memory.value) {
         let message = format!(
             "is too little for file groups of usual size: with row groups of 128 MiB, one thread needs {} MiB",

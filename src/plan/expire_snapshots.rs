@@ -75,6 +75,10 @@ pub fn plan_expire_snapshots(
 /// Lines that say what is kept for one reason, such as one for each writer.
 const LINES_PER_REASON: usize = 20;
 
+/// Rows of snapshots on no branch that count for a writer, those that it wrote to last. A query whose commits are all staged
+/// has one for each.
+const DETACHED_ROWS_MAX: usize = 16;
+
 /// How long a staged snapshot may await its audit: Iceberg's default age of snapshots.
 const STAGED_MS: i64 = 5 * 24 * 60 * 60 * 1000;
 
@@ -305,11 +309,18 @@ impl<'a> Kept<'a> {
             for snapshot in history(metadata, end).into_iter().take_while(|s| detached(s.snapshot_id())) {
                 let new = writers(snapshot.summary()).into_iter().filter(|w| seen.insert(w.clone()));
                 let live = new.filter(|w| !is_over(w, snapshot, defaults.now_ms, defaults.writer_retention_ms));
-                found.extend(live.map(|w| (snapshot.snapshot_id(), w)));
+                found.extend(live.map(|w| (snapshot.timestamp_ms(), snapshot.snapshot_id(), w)));
             }
         }
-        for (id, writer) in found {
-            self.keep(id, "writer_state", &format!("newest of {writer}, which the writer reads at a restart"));
+        found.sort_unstable_by(|a, b| b.cmp(a));
+        let mut rows: BTreeMap<Writer, usize> = BTreeMap::new();
+        for (_, id, writer) in found {
+            let why = format!("newest of {writer}, which the writer reads at a restart");
+            let rows = rows.entry(writer).or_default();
+            *rows += 1;
+            if *rows <= DETACHED_ROWS_MAX {
+                self.keep(id, "writer_state", &why);
+            }
         }
     }
 

@@ -217,6 +217,22 @@ fn progress_that_no_branch_leads_to_any_more_stays_until_the_limit() {
 }
 
 #[test]
+fn a_query_whose_commits_are_staged_and_published_keeps_a_bounded_number() {
+    let mut snapshots = vec![append(1, None, 10 * DAY)];
+    for n in 1..=1000 {
+        let (staged, published, age) = (2 * n, 2 * n + 1, 9 * DAY - n * MINUTE);
+        let head = Some(2 * n - 1);
+        let id = text(n);
+        snapshots.push(by(staged, head, age, &[("wap.id", id), ("spark.sql.streaming.queryId", "q")]));
+        snapshots.push(by(published, head, age, &[("published-wap-id", id)]));
+    }
+    let kept = plan(&table(&snapshots, &main_at(2001), &json!({})), 0, 1);
+    let gone = kept.remove_snapshots;
+    assert!(!gone.contains(&2000) && !gone.contains(&1970), "the last sixteen that were staged stay");
+    assert_eq!(gone.len(), 2001 - 17, "and the head");
+}
+
+#[test]
 fn the_snapshot_that_a_writer_looks_for_stays_with_the_way_to_it() {
     let snapshots = [
         append(1, None, 9 * DAY),
@@ -253,6 +269,32 @@ fn the_newest_snapshots_with_a_key_that_nobody_knows_stay_for_three_days() {
         "{:?}",
         kept.skipped
     );
+}
+
+#[test]
+fn what_engines_say_of_their_commits_keeps_no_snapshot() {
+    let spark = "spark.app.id app-id app-name engine-name engine-version iceberg-version changed-partition-count \
+        added-dvs removed-dvs added-files-size deleted-duplicate-files replace-partitions partition-summaries-included \
+        manifests-created manifests-kept manifests-replaced entries-processed source-snapshot-id published-wap-id";
+    let trino = "trino_query_id trino_user trino_version trino-query-start-time dependsOnTables dependsOnTableFunctions \
+        dependsOnNonDeterministicFunctions presto_query_id presto_version";
+    let others = "dremio-job-id snapshot.producer environment-context kafka.connect.commit-id kafka.connect.task-id";
+    for key in [spark, trino, others].iter().flat_map(|keys| keys.split_whitespace()) {
+        let snapshots = [by(1, None, DAY, &[(key, "1")]), append(2, Some(1), MINUTE), append(3, Some(2), 0)];
+        assert_eq!(expired(&snapshots, 3), [1, 2], "{key} only describes");
+    }
+}
+
+#[test]
+fn of_hundreds_of_unknown_keys_the_same_ones_count_each_time() {
+    let keys: Vec<(&'static str, &'static str)> = (0..300).map(|n| (text(format!("key-{n:03}")), "1")).collect();
+    let mut snapshots: Vec<Snap> = vec![by(1, None, DAY, &keys[200..]), by(2, Some(1), DAY, &keys[..200])];
+    snapshots.push(append(3, Some(2), 0));
+    let first = plan(&table(&snapshots, &main_at(3), &json!({})), 0, 1);
+    assert_eq!(first.remove_snapshots, [1], "32 keys of the newer one count");
+    for _ in 0..20 {
+        assert_eq!(plan(&table(&snapshots, &main_at(3), &json!({})), 0, 1).skipped, first.skipped);
+    }
 }
 
 #[test]

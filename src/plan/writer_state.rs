@@ -130,8 +130,10 @@ pub(super) fn unknown_keys(history: &[&SnapshotRef], now_ms: i64, kept_ms: i64) 
     let mut keys: BTreeMap<&str, (BTreeSet<&str>, Vec<usize>)> = BTreeMap::new();
     let young = |s: &&&SnapshotRef| now_ms.saturating_sub(s.timestamp_ms()) <= kept_ms;
     for (position, snapshot) in history.iter().enumerate().filter(|(_, s)| young(s)) {
-        for (key, value) in &snapshot.summary().additional_properties {
-            if !known::is_unknown(key) || (keys.len() >= UNKNOWN_KEYS_MAX && !keys.contains_key(key.as_str())) {
+        // By name, so that the same ones count whenever there are too many.
+        let summary: BTreeMap<&String, &String> = snapshot.summary().additional_properties.iter().collect();
+        for (key, value) in summary.into_iter().filter(|(key, _)| known::is_unknown(key)) {
+            if keys.len() >= UNKNOWN_KEYS_MAX && !keys.contains_key(key.as_str()) {
                 continue;
             }
             let (values, positions) = keys.entry(key).or_default();

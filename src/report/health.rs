@@ -5,7 +5,7 @@
 //! | `failing` | the last run of a step failed |
 //! | `quarantined` | the table's metadata is invalid, so it is not compacted until that changes |
 //! | `overdue` | a due step has waited longer than one schedule period, and longer than [`OVERDUE_MIN`] |
-//! | `refused` | the last clean-up left files alone since it could not be told that they are this table's alone |
+//! | `refused` | the last clean-up left files alone since deleting was not safe: above all, what other tables need is not known |
 //! | `unreadable` | the table's numbers could not be collected when that was last tried |
 //! | `small_files` | more than half of the data files are small, and these are more than [`SMALL_FILES_PER_PARTITION`] a partition on average or more than [`SMALL_FILES`] in all |
 //! | `delete_files` | more delete files than data files, and more than [`DELETE_FILES`] |

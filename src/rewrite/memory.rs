@@ -77,7 +77,7 @@ impl MemoryBudget {
             _ => Err(Error::new(
                 ErrorKind::OutOfMemory,
                 format!(
-                    "{bytes} bytes are needed and the whole memory budget is {} bytes: set limits.memory to at least {}",
+                    "{bytes} bytes are needed and the whole budget for rewriting is {} bytes: set limits.memory to at least {}",
                     self.total(),
                     size_for(bytes)
                 ),
@@ -123,9 +123,19 @@ pub fn estimate(need: &Need, workers: u64) -> u64 {
     per_worker.saturating_mul(workers).saturating_add(need.delete_keys)
 }
 
-/// As a value of the key `limits.memory`.
+/// Of `limits.memory` one part in so many is for summaries of manifests.
+const MANIFESTS_PART: u64 = 16;
+
+/// How `limits.memory` is divided: bytes for rewriting, and bytes for summaries of manifests.
+pub fn divide(limit: u64) -> (u64, u64) {
+    let manifests = limit / MANIFESTS_PART;
+    (limit - manifests, manifests)
+}
+
+/// As a value of the key `limits.memory` that leaves so many bytes for rewriting.
 fn size_for(bytes: u64) -> String {
-    format!("\"{}MiB\"", bytes.div_ceil(1 << 20))
+    let limit = bytes.saturating_mul(MANIFESTS_PART).div_ceil(MANIFESTS_PART - 1);
+    format!("\"{}MiB\"", limit.div_ceil(1 << 20))
 }
 
 /// What helps besides more memory: what takes most of it.
@@ -146,7 +156,7 @@ pub fn workers_within(need: &Need, wanted: u64, total: u64) -> Result<(u64, u64)
             ErrorKind::OutOfMemory,
             format!(
                 "a file group needs {} bytes with one worker (largest read {}, row group {}, delete keys {}) and the whole \
-                 budget is {total} bytes: set limits.memory to at least {}{}",
+                 budget for rewriting is {total} bytes: set limits.memory to at least {}{}",
                 estimate(need, 1),
                 need.largest_read,
                 need.row_group,
@@ -188,7 +198,8 @@ mod tests {
             batches: BATCH_BYTES * BATCHES_ALIVE,
             delete_keys: 0,
         };
-        assert_eq!(estimate(&need, 1), crate::config::USUAL_GROUP_BYTES);
+        assert_eq!(size_for(estimate(&need, 1)), "\"461MiB\"");
+        assert_eq!(crate::config::USUAL_MEMORY_BYTES, 461 * MIB);
     }
 
     #[test]
@@ -202,9 +213,10 @@ mod tests {
         assert_eq!(workers_within(&need(), 4, 600 * MIB).expect("two fit").0, 2);
         let error = workers_within(&need(), 4, 300 * MIB).expect_err("not even one fits");
         assert_eq!(error.kind(), ErrorKind::OutOfMemory);
-        let cure = "set limits.memory to at least \"311MiB\", or lower the table's write.parquet.row-group-size-bytes";
+        let cure = "set limits.memory to at least \"332MiB\", or lower the table's write.parquet.row-group-size-bytes";
         assert!(error.to_string().contains("326107136") && error.to_string().ends_with(cure), "{error}");
-        assert!(workers_within(&need(), 1, 311 * MIB).is_ok(), "the cure helps");
+        assert!(workers_within(&need(), 1, divide(332 * MIB).0).is_ok(), "the cure helps");
+        assert!(workers_within(&need(), 1, divide(331 * MIB).0).is_err(), "and nothing less");
         let keys = Need { delete_keys: 900 * MIB, ..need() };
         assert!(relief(&keys).contains("max-file-group-size"));
         assert_eq!(relief(&Need { largest_read: 500 * MIB, ..need() }), "", "only memory helps");

@@ -21,7 +21,7 @@ const GRACE_MAX: Duration = Duration::from_secs(60 * 60);
 /// Longest sleep between two looks at the clocks: a sleep does not count the time of suspension.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 
-/// A run stops to work this long after its start; the rest is left to its last commit.
+/// A run stops working this long after its start; the rest is left to its last commit.
 pub(super) fn works_for(run_timeout: Duration) -> Duration {
     run_timeout / 10 * 9
 }

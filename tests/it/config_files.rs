@@ -353,9 +353,9 @@ delay = "2h"
 
 #[test]
 fn a_memory_budget_below_a_usual_file_group_is_warned_of() {
-    for (memory, warned) in [("64MiB", true), ("431MiB", true), ("432MiB", false), ("4GiB", false)] {
+    for (memory, warned) in [("64MiB", true), ("460MiB", true), ("461MiB", false), ("4GiB", false)] {
         let warnings = parse(&EXAMPLE.replace("memory = \"4GiB\"", &format!("memory = \"{memory}\""))).warnings;
-        let found = warnings.iter().any(|w| w.key == "limits.memory" && w.cure.contains("\"432MiB\""));
+        let found = warnings.iter().any(|w| w.key == "limits.memory" && w.cure.contains("\"461MiB\""));
         assert_eq!(found, warned, "{memory}: {warnings:?}");
     }
 }

@@ -55,7 +55,7 @@ const REASONS = {
   ],
   refused: [
     "refused",
-    "The last clean-up left files alone, since it could not be told that no other table needs them. The reason names the table or catalog that is in the way: mend it, or move one of two tables that share a place.",
+    "The last clean-up left files alone, since deleting them was not safe. The reason says why, for instance which table or catalog cannot be read or shares the place, and what to do.",
   ],
   unreadable: [
     "unreadable",
