@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
-use iceberg::spec::{ManifestContentType, ManifestFile};
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument;
 
@@ -20,6 +19,7 @@ use super::reachable::{READS, Reachable, entries_of};
 use super::report::{FileKind, OrphanReport, Refused, Tally};
 use crate::clock::Stopwatch;
 use crate::error::{ErrorKind, Result};
+use crate::meta::unlisted_manifest;
 use crate::plan::expire_snapshots::ahead_of_clock;
 use crate::plan::remove_orphan_files::{Evidence, Garbage, Kept, NamesInUse, OrphanRules, Verdict, judge};
 use crate::policy::TablePolicy;
@@ -244,7 +244,9 @@ impl Checkpointed {
 async fn read_checkpoints(table: &TableHandle, listing: &Listing) -> Result<(Checkpointed, bool)> {
     let (mut known, mut all_known) = (Checkpointed::default(), !listing.checkpoints_overflow);
     let mut read = stream::iter(listing.checkpoints.clone())
-        .map(|f| entries_of(table.store.clone(), uncommitted_manifest(f)))
+        .map(|f| {
+            entries_of(table.store.clone(), unlisted_manifest(f.path, i64::try_from(f.size).unwrap_or(i64::MAX), 0))
+        })
         .buffer_unordered(READS);
     while let Some(result) = read.next().await {
         match result {
@@ -264,28 +266,6 @@ async fn read_checkpoints(table: &TableHandle, listing: &Listing) -> Result<(Che
         }
     }
     Ok((known, all_known))
-}
-
-/// A manifest of which nothing is known but its path and size.
-fn uncommitted_manifest(file: ListedFile) -> ManifestFile {
-    ManifestFile {
-        manifest_path: file.path,
-        manifest_length: i64::try_from(file.size).unwrap_or(i64::MAX),
-        partition_spec_id: 0,
-        content: ManifestContentType::Data,
-        sequence_number: 0,
-        min_sequence_number: 0,
-        added_snapshot_id: 0,
-        added_files_count: None,
-        existing_files_count: None,
-        deleted_files_count: None,
-        added_rows_count: None,
-        existing_rows_count: None,
-        deleted_rows_count: None,
-        partitions: None,
-        key_metadata: None,
-        first_row_id: None,
-    }
 }
 
 /// The files that still nothing refers to.

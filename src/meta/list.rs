@@ -55,14 +55,20 @@ pub async fn read_manifests_of(store: &dyn Store, snapshot: &Snapshot) -> Result
     if !path.is_empty() {
         return read_manifest_list_at(store, path).await;
     }
-    let unlisted = |path: &String| ManifestFile {
-        manifest_path: path.clone(),
-        manifest_length: 0,
+    let unlisted = |path: &String| unlisted_manifest(path.clone(), 0, snapshot.snapshot_id());
+    Ok((snapshot.inline_manifests().iter().map(unlisted).collect(), 0))
+}
+
+/// A manifest of which no list tells, so that only its path is known, and the bytes that it has at least.
+pub fn unlisted_manifest(path: String, length: i64, added_snapshot_id: i64) -> ManifestFile {
+    ManifestFile {
+        manifest_path: path,
+        manifest_length: length,
         partition_spec_id: 0,
         content: ManifestContentType::Data,
         sequence_number: 0,
         min_sequence_number: 0,
-        added_snapshot_id: snapshot.snapshot_id(),
+        added_snapshot_id,
         added_files_count: None,
         existing_files_count: None,
         deleted_files_count: None,
@@ -72,8 +78,7 @@ pub async fn read_manifests_of(store: &dyn Store, snapshot: &Snapshot) -> Result
         partitions: None,
         key_metadata: None,
         first_row_id: None,
-    };
-    Ok((snapshot.inline_manifests().iter().map(unlisted).collect(), 0))
+    }
 }
 
 /// The manifests that the manifest list at `path` names, and the list's own size in bytes. Needs no table metadata.

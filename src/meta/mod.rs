@@ -16,7 +16,7 @@ pub(crate) mod splice;
 mod summary;
 pub(crate) mod write;
 
-pub use list::{read_manifest_list, read_manifest_list_at, read_manifests_of};
+pub use list::{read_manifest_list, read_manifest_list_at, read_manifests_of, unlisted_manifest};
 pub use partition::partition_type;
 pub use produce::{Additions, PreparedSnapshot, prepare_additions};
 pub(crate) use produce::{head_requirements, head_updates, new_snapshot};
