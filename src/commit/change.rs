@@ -10,6 +10,7 @@ use super::revalidate::{is_global, output_partitions};
 use crate::error::Result;
 use crate::meta::write::number;
 use crate::rewrite::RewriteResult;
+use crate::table::delete_index::Nameable;
 use crate::table::{FileEntry, PartitionValues, TableState};
 
 /// The change to a head.
@@ -127,16 +128,12 @@ fn dangling_deletes(head: &TableState, start: &StartSnapshot, results: &[Rewrite
     let replaced: HashSet<&str> = results.iter().flat_map(|r| &r.rewritten).map(|f| f.file_path.as_ref()).collect();
     let mut by_path: HashMap<&str, i64> = HashMap::new();
     let mut by_partition: HashMap<(i32, &PartitionValues), i64> = HashMap::new();
-    // Smallest data and file sequence numbers of files that position deletes may name.
-    let mut named: HashMap<(i32, &PartitionValues), (i64, i64)> = HashMap::new();
+    let mut named: HashMap<(i32, &PartitionValues), Nameable> = HashMap::new();
     let mut overall: Option<i64> = None;
     let stay = head.data_files.iter().filter(|f| !replaced.contains(f.file_path.as_ref()));
     for file in stay.clone() {
-        let (data, added) = (file.data_sequence_number, file.file_sequence_number.unwrap_or(i64::MIN));
-        let key = (file.partition.spec_id, &file.partition.values);
-        let min = named.entry(key).or_insert((data, added));
-        *min = (min.0.min(data), min.1.min(added));
-        by_path.insert(file.file_path.as_ref(), data);
+        named.entry((file.partition.spec_id, &file.partition.values)).or_default().add(file);
+        by_path.insert(file.file_path.as_ref(), file.data_sequence_number);
     }
     let stay = stay.map(|f| (f.partition.spec_id, &f.partition.values, f.data_sequence_number));
     let outputs = output_partitions(results);
@@ -152,9 +149,7 @@ fn dangling_deletes(head: &TableState, start: &StartSnapshot, results: &[Rewrite
         match delete.content {
             DataContentType::PositionDeletes => match &delete.referenced_data_file {
                 Some(path) => by_path.get(path.as_ref()).is_some_and(|data| sequence >= *data),
-                None => named.get(&partition).is_some_and(|(data, added)| {
-                    sequence >= *data && delete.file_sequence_number.is_none_or(|deleted| deleted >= *added)
-                }),
+                None => named.get(&partition).is_some_and(|files| files.may_be_named_by(delete)),
             },
             DataContentType::EqualityDeletes if is_global(head, delete.partition.spec_id) => {
                 overall.is_some_and(|min| sequence > min)
@@ -169,6 +164,7 @@ fn dangling_deletes(head: &TableState, start: &StartSnapshot, results: &[Rewrite
         *live.entry(file.file_path.as_ref()).or_default() += 1;
     }
     let is_single = |file: &FileEntry| live.get(file.file_path.as_ref()) == Some(&1);
-    // Deletion vectors are not handled by this version: they stay.
-    head.delete_files.iter().filter(|f| !f.is_deletion_vector() && is_single(f) && !applies(f)).cloned().collect()
+    // Deletion vectors are not handled by this version: they stay. So does what contradicts itself.
+    let is_clear = |file: &FileEntry| !file.is_deletion_vector() && file.fault.is_none() && is_single(file);
+    head.delete_files.iter().filter(|f| is_clear(f) && !applies(f)).cloned().collect()
 }

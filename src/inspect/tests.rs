@@ -86,7 +86,7 @@ fn a_promoted_partition_column_is_one_partition() {
 #[test]
 fn deletion_vectors_in_one_puffin_file_are_one_file() {
     let vector = |path: u8| FileEntry {
-        file_format: DataFileFormat::Puffin,
+        file_format: Some(DataFileFormat::Puffin),
         ..entry(path, DataContentType::PositionDeletes, None, 50, 1)
     };
     let found = stats(&[vec![vector(1), vector(1)]], &[], 0);

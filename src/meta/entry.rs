@@ -122,8 +122,8 @@ impl Layout {
         if !(EXISTING..=DELETED).contains(&entry.status) {
             return Err(decoder.error(format!("entry status {} is unknown", entry.status)));
         }
-        if entry.file_path.is_empty() || entry.file_size < 0 {
-            return Err(decoder.error("entry without a file path or with a negative size"));
+        if entry.file_path.is_empty() {
+            return Err(decoder.error("entry without a file path"));
         }
         Ok(entry)
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use iceberg::spec::{DataContentType, DataFileFormat, FormatVersion, ManifestContentType, ManifestFile};
+use iceberg::spec::{DataContentType, FormatVersion, ManifestContentType, ManifestFile};
 
 use super::avro::Decoder;
 use super::container::Container;
@@ -60,7 +60,7 @@ pub async fn read_all_manifest_paths(store: &dyn Store, manifest: &ManifestFile)
         let raw = layout.decode(decoder, Detail::Paths)?;
         entries.push(PathEntry {
             file_path: raw.file_path.into(),
-            file_size_bytes: size(decoder, raw.file_size)?,
+            file_size_bytes: u64::try_from(raw.file_size).unwrap_or(0),
             content: content(decoder, raw.content)?,
             live: raw.status != DELETED,
         });
@@ -128,21 +128,24 @@ fn file_entry(
     if (content == DataContentType::Data) != (manifest.content == ManifestContentType::Data) {
         return Err(decoder.error(format!("a manifest of {} holds {content:?}", manifest.content)));
     }
-    let file_format: DataFileFormat = raw.file_format.parse().map_err(|_| {
-        Error::unsupported(format!("file {} has the unknown format {:?}", raw.file_path, raw.file_format))
-    })?;
     let data_sequence_number = numbers.sequence.ok_or_else(|| decoder.error("entry has no data sequence number"))?;
-    if content == DataContentType::EqualityDeletes && raw.equality_ids.is_empty() {
-        return Err(decoder.error("equality delete file without equality ids"));
-    }
+    let (rows, bytes) = (u64::try_from(raw.record_count), u64::try_from(raw.file_size));
+    let wrong = [
+        (rows.is_err(), "has no record count, or a negative one"),
+        (bytes.is_err(), "has a negative size"),
+        (
+            content == DataContentType::EqualityDeletes && raw.equality_ids.is_empty(),
+            "is an equality delete file without field ids",
+        ),
+    ];
+    let fault = wrong.into_iter().find(|(is_wrong, _)| *is_wrong).map(|(_, what)| what.into());
     Ok(FileEntry {
         content,
         file_path: raw.file_path.into(),
-        file_format,
+        file_format: raw.file_format.parse().ok(),
         partition,
-        record_count: u64::try_from(raw.record_count)
-            .map_err(|_| decoder.error("record count is missing or negative"))?,
-        file_size_bytes: size(decoder, raw.file_size)?,
+        record_count: rows.unwrap_or(0),
+        file_size_bytes: bytes.unwrap_or(0),
         data_sequence_number,
         file_sequence_number: numbers.file_sequence,
         snapshot_id: numbers.snapshot_id,
@@ -154,12 +157,9 @@ fn file_entry(
         sort_order_id: raw.sort_order_id,
         first_row_id: numbers.first_row_id,
         encrypted: raw.encrypted,
+        fault,
         manifest_path,
     })
-}
-
-fn size(decoder: &Decoder<'_>, bytes: i64) -> Result<u64> {
-    u64::try_from(bytes).map_err(|_| decoder.error("file size is negative"))
 }
 
 fn content(decoder: &Decoder<'_>, content: i32) -> Result<DataContentType> {

@@ -105,7 +105,7 @@ fn append_source(
             snapshot_id: if gone { writer.snapshot_id() } else { numbers.snapshot_id },
             sequence: numbers.sequence,
             file_sequence: numbers.file_sequence,
-            records: u64::try_from(raw.record_count).map_err(|_| decoder.error("record count is negative"))?,
+            records: u64::try_from(raw.record_count).unwrap_or(0),
             data_file: raw.data_file,
         };
         let partition = partitions.get(decoder, &layout, path, &raw)?;

@@ -27,7 +27,7 @@ struct Counters {
 }
 
 impl Counters {
-    fn count(&mut self, content: DataContentType, format: DataFileFormat, records: u64, bytes: u64) {
+    fn count(&mut self, content: DataContentType, format: Option<DataFileFormat>, records: u64, bytes: u64) {
         self.bytes += bytes;
         match content {
             DataContentType::Data => {
@@ -41,7 +41,7 @@ impl Counters {
             DataContentType::PositionDeletes => {
                 self.position_deletes += records;
                 match format {
-                    DataFileFormat::Puffin => self.dvs += 1,
+                    Some(DataFileFormat::Puffin) => self.dvs += 1,
                     _ => self.position_delete_files += 1,
                 }
             }
@@ -62,7 +62,7 @@ impl SummaryBuilder {
     /// A file that the snapshot adds, in a partition of spec `spec_id`.
     pub fn add(&mut self, spec_id: i32, file: &DataFile) {
         let size = bytes(file.file_size_in_bytes(), file.content_size_in_bytes());
-        self.added.count(file.content_type(), file.file_format(), file.record_count(), size);
+        self.added.count(file.content_type(), Some(file.file_format()), file.record_count(), size);
         self.partitions.insert((spec_id, file.partition().clone().into()));
     }
 

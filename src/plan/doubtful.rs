@@ -113,7 +113,7 @@ fn doubt_of_data(file: &FileEntry, metadata: &TableMetadata, twice: &HashSet<Key
     if file.content != DataContentType::Data {
         return invalid("is a delete file in a data manifest".into());
     }
-    unknown_spec(file, metadata).and_then(invalid)
+    unknown_spec(file, metadata).or_else(|| fault(file)).and_then(invalid)
 }
 
 fn doubt_of_delete(
@@ -127,7 +127,7 @@ fn doubt_of_delete(
         return Some((Reason::DuplicatePath, path.to_string()));
     }
     let invalid = |what: String| Some((Reason::InvalidEntry, format!("{path} {what}")));
-    if let Some(what) = unknown_spec(file, metadata) {
+    if let Some(what) = unknown_spec(file, metadata).or_else(|| fault(file)) {
         return invalid(what);
     }
     match (file.content, file.referenced_data_file.as_deref()) {
@@ -143,6 +143,10 @@ fn doubt_of_delete(
         }
         _ => None,
     }
+}
+
+fn fault(file: &FileEntry) -> Option<String> {
+    file.fault.as_deref().map(str::to_owned)
 }
 
 fn unknown_spec(file: &FileEntry, metadata: &TableMetadata) -> Option<String> {

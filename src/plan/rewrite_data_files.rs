@@ -232,7 +232,7 @@ fn tasks(
 fn unreadable(file: &FileEntry) -> Option<Reason> {
     match file.file_format {
         _ if file.encrypted => Some(Reason::Encrypted),
-        DataFileFormat::Parquet => None,
+        Some(DataFileFormat::Parquet) => None,
         _ => Some(Reason::Format),
     }
 }

@@ -143,6 +143,9 @@ pub(super) fn output_settings(
     let settings = file_settings(metadata.properties(), schema, &parquet_schema(&arrow)?, footer_bounds(&modes))?;
     let factory = RowGroupFactory::new(arrow, settings.writer, schema.as_struct())?;
     let filling = Filling::new(group.input_split_size_bytes, group.write_max_file_size_bytes);
+    let row_group_bytes = filling.row_group_bytes(settings.row_group_bytes);
+    // Each row group has dictionaries of its own: where files are small, memory for a whole one keeps them few.
+    let whole_file = settings.row_group_bytes.min(group.write_max_file_size_bytes);
     Ok(OutputSettings {
         store: Arc::clone(&ctx.store),
         runtime: Handle::current(),
@@ -152,7 +155,8 @@ pub(super) fn output_settings(
         modes,
         spec_id: group.output_spec_id,
         filling,
-        row_group_bytes: filling.row_group_bytes(settings.row_group_bytes),
+        row_group_bytes,
+        row_group_memory: row_group_bytes.saturating_mul(2).max(whole_file),
         growth: settings.growth,
         names: FileNames::new(group.index, ctx.run_id, metadata.uuid()),
         outputs: Arc::clone(outputs),
@@ -207,7 +211,7 @@ fn need(group: &FileGroup, items: &[Item], output: &OutputSettings, delete_keys:
     let largest_read = items.iter().map(|i| i.bytes).max().unwrap_or(0);
     let whole_output = total.saturating_mul(output.growth).saturating_add(1 << 20);
     let batches = (BATCH_BYTES * BATCHES_ALIVE).min(whole_output.saturating_mul(4));
-    let row_group = output.row_group_bytes.min(whole_output);
+    let row_group = (output.row_group_memory / 2).min(whole_output);
     // Pooled groups keep the row groups and files of many partitions open.
     let row_group = match group.partition {
         Some(_) => row_group,

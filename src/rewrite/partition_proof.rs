@@ -92,7 +92,7 @@ fn described(file: &DataFile, spec_id: i32) -> FileEntry {
     FileEntry {
         content: file.content_type(),
         file_path: file.file_path().into(),
-        file_format: file.file_format(),
+        file_format: Some(file.file_format()),
         partition: Arc::new(PartitionTuple { spec_id, values: file.partition().clone().into() }),
         record_count: file.record_count(),
         file_size_bytes: file.file_size_in_bytes(),
@@ -107,6 +107,7 @@ fn described(file: &DataFile, spec_id: i32) -> FileEntry {
         sort_order_id: None,
         first_row_id: None,
         encrypted: false,
+        fault: None,
         manifest_path: "".into(),
     }
 }

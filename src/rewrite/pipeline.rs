@@ -190,7 +190,7 @@ impl SegmentEncoder<'_> {
         };
         encoder.write(batch)?;
         let full = encoder.estimated_bytes() >= settings.row_group_bytes
-            || encoder.memory_bytes() >= settings.row_group_bytes.saturating_mul(2);
+            || encoder.memory_bytes() >= settings.row_group_memory;
         self.current = Some(encoder);
         if full { self.end_row_group() } else { Ok(()) }
     }

@@ -113,12 +113,15 @@ pub(crate) fn check_readable(entry: &FileEntry) -> Result<()> {
         return Err(Error::unsupported(format!("{} is encrypted", entry.file_path)));
     }
     match entry.file_format {
-        DataFileFormat::Parquet => Ok(()),
-        DataFileFormat::Puffin => Err(Error::unsupported(format!(
+        Some(DataFileFormat::Parquet) => Ok(()),
+        Some(DataFileFormat::Puffin) => Err(Error::unsupported(format!(
             "{} is a deletion vector: format version 3 is not handled by this version",
             entry.file_path
         ))),
-        other => Err(Error::unsupported(format!("{} is {other}: only Parquet files are rewritten", entry.file_path))),
+        other => {
+            let format = other.map_or_else(|| "of an unknown format".to_owned(), |format| format.to_string());
+            Err(Error::unsupported(format!("{} is {format}: only Parquet files are rewritten", entry.file_path)))
+        }
     }
 }
 

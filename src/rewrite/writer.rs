@@ -58,6 +58,8 @@ pub(crate) struct OutputSettings {
     pub filling: Filling,
     /// Encoded bytes at which a row group ends.
     pub row_group_bytes: u64,
+    /// Bytes of memory at which a row group ends, however few they encode to: mostly dictionaries and pages not yet compressed.
+    pub row_group_memory: u64,
     /// How many times larger than its input an output may become, at worst.
     pub growth: u64,
     /// Names of this group's files: the group's number, this attempt's, the run's, and a count.

@@ -243,15 +243,34 @@ pub fn without_target<'a>(
     delete_files.iter().filter(|delete| !targets.has(delete, &unpartitioned)).cloned().collect()
 }
 
+/// Which data files of a partition its position delete files may name: data and file sequence numbers, of which none is at
+/// most another in both. A file sequence number that is unknown counts as one that may.
+#[derive(Debug, Default)]
+pub(crate) struct Nameable(Vec<(i64, i64)>);
+
+impl Nameable {
+    pub(crate) fn add(&mut self, file: &FileEntry) {
+        let (sequence, added) = (file.data_sequence_number, file.file_sequence_number.unwrap_or(i64::MIN));
+        if !self.0.iter().any(|(data, file)| *data <= sequence && *file <= added) {
+            self.0.retain(|(data, file)| *data < sequence || *file < added);
+            self.0.push((sequence, added));
+        }
+    }
+
+    /// See [`may_hold_rows_of`].
+    pub(crate) fn may_be_named_by(&self, delete: &FileEntry) -> bool {
+        let deleted = delete.file_sequence_number.unwrap_or(i64::MAX);
+        self.0.iter().any(|(data, added)| *data <= delete.data_sequence_number && *added <= deleted)
+    }
+}
+
 /// The oldest data files by what deletes can reach.
 #[derive(Default)]
 struct Targets<'a> {
     oldest: Option<i64>,
     /// By partition values: least data sequence number.
     by_values: HashMap<&'a PartitionValues, i64>,
-    /// By partition values: data and file sequence numbers, of which none is at most another in both.
-    /// A file sequence number that is unknown counts as the least.
-    added_by_values: HashMap<&'a PartitionValues, Vec<(i64, i64)>>,
+    added_by_values: HashMap<&'a PartitionValues, Nameable>,
     by_path: HashMap<&'a str, i64>,
 }
 
@@ -264,12 +283,7 @@ impl<'a> Targets<'a> {
             let values = &file.partition.values;
             targets.oldest = Some(targets.oldest.map_or(sequence, |old| old.min(sequence)));
             targets.by_values.entry(values).and_modify(|old| *old = sequence.min(*old)).or_insert(sequence);
-            let added = file.file_sequence_number.unwrap_or(i64::MIN);
-            let frontier = targets.added_by_values.entry(values).or_default();
-            if !frontier.iter().any(|(data, file)| *data <= sequence && *file <= added) {
-                frontier.retain(|(data, file)| *data < sequence || *file < added);
-                frontier.push((sequence, added));
-            }
+            targets.added_by_values.entry(values).or_default().add(file);
             if named.contains(&*file.file_path) {
                 targets.by_path.entry(&file.file_path).and_modify(|old| *old = sequence.min(*old)).or_insert(sequence);
             }
@@ -286,9 +300,7 @@ impl<'a> Targets<'a> {
             }
             (DataContentType::PositionDeletes, Some(path)) => self.by_path.get(path).is_some_and(|s| *s <= sequence),
             (DataContentType::PositionDeletes, None) => {
-                let deleted = delete.file_sequence_number.unwrap_or(i64::MAX);
-                let frontier = self.added_by_values.get(values);
-                frontier.is_some_and(|all| all.iter().any(|(data, added)| *data <= sequence && *added <= deleted))
+                self.added_by_values.get(values).is_some_and(|all| all.may_be_named_by(delete))
             }
             _ if unpartitioned.contains(&delete.partition.spec_id) => self.oldest.is_some_and(|s| s < sequence),
             _ => self.by_values.get(values).is_some_and(|s| *s < sequence),
@@ -326,4 +338,30 @@ fn unknown_spec(delete: &FileEntry) -> Error {
         "delete file {} has partition spec {}, which the table metadata does not hold",
         delete.file_path, delete.partition.spec_id
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::builder::file_entry;
+
+    fn file(data: i64, added: Option<i64>) -> FileEntry {
+        FileEntry { data_sequence_number: data, file_sequence_number: added, ..file_entry("f", 1, 1) }
+    }
+
+    /// The delete file was compacted: it keeps the number 3 of what it was made of, and was added at 6.
+    #[test]
+    fn a_delete_file_names_a_file_only_if_both_numbers_of_that_one_file_allow_it() {
+        let delete = file(3, Some(6));
+        let named = |files: &[(i64, Option<i64>)]| {
+            let mut all = Nameable::default();
+            files.iter().for_each(|(data, added)| all.add(&file(*data, *added)));
+            all.may_be_named_by(&delete)
+        };
+        assert!(!named(&[(2, Some(9))]), "compacted later");
+        assert!(!named(&[(5, Some(5))]), "newer than the deletes");
+        assert!(!named(&[(2, Some(9)), (5, Some(5))]), "neither of the two");
+        assert!(named(&[(2, Some(9)), (5, Some(5)), (3, Some(6))]));
+        assert!(named(&[(2, None)]), "nobody knows when it was added");
+    }
 }

@@ -23,8 +23,8 @@ pub struct FileEntry {
     pub content: DataContentType,
     /// Path, verbatim.
     pub file_path: Arc<str>,
-    /// Format.
-    pub file_format: DataFileFormat,
+    /// Format; `None` if this version does not know it.
+    pub file_format: Option<DataFileFormat>,
     /// Spec and partition values; shared between entries of one partition.
     pub partition: Arc<PartitionTuple>,
     /// Rows.
@@ -55,6 +55,8 @@ pub struct FileEntry {
     pub first_row_id: Option<i64>,
     /// Whether the entry carries encryption key metadata.
     pub encrypted: bool,
+    /// How the entry contradicts the specification, if it does: its rows and bytes may be unknown then, and count as 0.
+    pub fault: Option<Arc<str>>,
     /// Path of the manifest holding the entry; shared.
     pub manifest_path: Arc<str>,
 }
@@ -62,7 +64,7 @@ pub struct FileEntry {
 impl FileEntry {
     /// A deletion vector lives as a blob in a Puffin file.
     pub fn is_deletion_vector(&self) -> bool {
-        self.content == DataContentType::PositionDeletes && self.file_format == DataFileFormat::Puffin
+        self.content == DataContentType::PositionDeletes && self.file_format == Some(DataFileFormat::Puffin)
     }
 }
 

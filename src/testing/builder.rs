@@ -17,7 +17,7 @@ pub fn file_entry(path: &str, record_count: u64, file_size_bytes: u64) -> FileEn
     FileEntry {
         content: DataContentType::Data,
         file_path: path.into(),
-        file_format: DataFileFormat::Parquet,
+        file_format: Some(DataFileFormat::Parquet),
         partition: Arc::new(PartitionTuple { spec_id: 0, values: PartitionValues::empty() }),
         record_count,
         file_size_bytes,
@@ -32,6 +32,7 @@ pub fn file_entry(path: &str, record_count: u64, file_size_bytes: u64) -> FileEn
         sort_order_id: None,
         first_row_id: None,
         encrypted: false,
+        fault: None,
         manifest_path: "m.avro".into(),
     }
 }

@@ -248,7 +248,7 @@ fn file_line(world: &World, line: &str, number: i64, numbered: bool) -> FileEntr
     file.file_sequence_number = values.get("added").map_or(Some(sequence), |added| added.parse().ok());
     file.encrypted = values.contains_key("encrypted");
     if let Some(format) = values.get("format") {
-        file.file_format = format.parse::<DataFileFormat>().expect("format");
+        file.file_format = Some(format.parse::<DataFileFormat>().expect("format"));
     }
     file
 }

@@ -288,7 +288,8 @@ fn one_entry_that_contradicts_the_specification_leaves_out_what_it_concerns() {
     let unknown = FileEntry { partition: strange_spec.clone(), ..support::equality_delete("u", 3, places[0].clone()) };
     let stray = support::position_delete("s", 3, places[1].clone(), Some("odd"));
     let misplaced = FileEntry { content: DataContentType::Data, ..no_ids.clone() };
-    for (delete, expected) in [(no_ids, 4), (unknown, 7), (stray, 1), (misplaced, 7)] {
+    let faulty = FileEntry { fault: Some("is odd".into()), ..support::equality_delete("f", 3, places[0].clone()) };
+    for (delete, expected) in [(no_ids, 4), (unknown, 7), (stray, 1), (misplaced, 7), (faulty, 4)] {
         let mut world = world.clone();
         world.deletes.push(Arc::new(delete));
         let (skipped, planned) = left_out(&plan(&world, &rewrite_all()));
@@ -305,6 +306,9 @@ fn one_entry_that_contradicts_the_specification_leaves_out_what_it_concerns() {
         (vec![("invalid_entry", 1)], 6)
     );
     assert_eq!(change(FileEntry { encrypted: true, ..FileEntry::clone(&odd) }), (vec![("encrypted", 1)], 6));
+    assert_eq!(change(FileEntry { file_format: None, ..FileEntry::clone(&odd) }), (vec![("format", 1)], 6));
+    let faulty = FileEntry { fault: Some("is odd".into()), ..FileEntry::clone(&odd) };
+    assert_eq!(change(faulty), (vec![("invalid_entry", 4)], 3));
     let delete = FileEntry { content: DataContentType::PositionDeletes, ..FileEntry::clone(&odd) };
     assert_eq!(change(delete), (vec![("invalid_entry", 4)], 3));
 }

@@ -254,7 +254,7 @@ pub(crate) fn position_delete(
 /// A deletion vector.
 pub(crate) fn deletion_vector(name: &str, sequence: i64, partition: Arc<PartitionTuple>, of: &str) -> FileEntry {
     FileEntry {
-        file_format: DataFileFormat::Puffin,
+        file_format: Some(DataFileFormat::Puffin),
         content_offset: Some(4),
         content_size_bytes: Some(40),
         ..position_delete(name, sequence, partition, Some(of))

@@ -38,7 +38,7 @@ fn foreign_schema() -> serde_json::Value {
 }
 
 /// An entry of [`foreign_schema`].
-fn put_foreign(out: &mut Vec<u8>, path: &str, target: &str) {
+fn put_foreign(out: &mut Vec<u8>, path: &str, target: &str, (format, rows, bytes): (&str, i64, i64)) {
     let longs = |out: &mut Vec<u8>, values: &[i64]| values.iter().for_each(|v| put_long(out, *v));
     // kind: the second symbol; nothing: a thousand nulls; amount; status ADDED; no snapshot id.
     longs(out, &[1, 1, 1000, 0]);
@@ -66,39 +66,48 @@ fn put_foreign(out: &mut Vec<u8>, path: &str, target: &str) {
     out.extend_from_slice(&pair);
     longs(out, &[0]);
     put_bytes(out, path.as_bytes());
-    put_bytes(out, b"parquet");
+    put_bytes(out, format.as_bytes());
     // partition, record count, size, and a partition again.
     longs(out, &[0]);
     put_bytes(out, b"here");
-    longs(out, &[1, 5, 50, 1, 1]);
+    longs(out, &[1, rows, bytes, 1, 1]);
     // sequence numbers.
     longs(out, &[0, 4, 2, 3]);
 }
 
-#[tokio::test]
-async fn a_manifest_is_read_by_its_own_schema_branch_by_branch() {
-    let (loaded, store) = (table(FormatVersion::V2, &[]), MemoryStore::new());
+/// Writes a manifest of [`foreign_schema`] and lists it.
+async fn foreign_manifest(
+    store: &MemoryStore,
+    writer: &mut SnapshotWriter<'_>,
+    entries: &[(&str, (&str, i64, i64))],
+) -> ManifestFile {
     let header = [("avro.schema", foreign_schema().to_string()), ("content", "deletes".to_owned())];
     let header = header.into_iter().map(|(k, v)| (k.to_owned(), v.into_bytes())).collect();
     let mut out = ContainerWriter::new(header, Codec::Null, [7; 16]);
-    let names = ["mem://b/t/data/d1.parquet", "mem://b/t/data/d2.parquet"];
-    for name in names {
-        out.append(|out| put_foreign(out, name, "mem://b/t/data/a.parquet")).expect("appended");
+    for (name, described) in entries {
+        out.append(|out| put_foreign(out, name, "mem://b/t/data/a.parquet", *described)).expect("appended");
     }
     let path = "mem://b/t/metadata/foreign.avro";
     let bytes = out.finish().expect("finished");
     let length = bytes.len() as u64;
     store.put(path, bytes);
-    let mut writer = SnapshotWriter::new(&store, loaded.typed().expect("readable"), identity(1, 1)).expect("supported");
     let template = [file(DataContentType::EqualityDeletes, "x", vec![None], 1)];
     let template =
         writer.write_added(ManifestContentType::Deletes, 0, &template, None).await.expect("written").remove(0);
-    let manifest = ManifestFile {
+    ManifestFile {
         manifest_path: path.into(),
         manifest_length: i64::try_from(length).expect("small"),
-        added_files_count: Some(2),
+        added_files_count: u32::try_from(entries.len()).ok(),
         ..listed(template, 9)
-    };
+    }
+}
+
+#[tokio::test]
+async fn a_manifest_is_read_by_its_own_schema_branch_by_branch() {
+    let (loaded, store) = (table(FormatVersion::V2, &[]), MemoryStore::new());
+    let names = ["mem://b/t/data/d1.parquet", "mem://b/t/data/d2.parquet"];
+    let mut writer = SnapshotWriter::new(&store, loaded.typed().expect("readable"), identity(1, 1)).expect("supported");
+    let manifest = foreign_manifest(&store, &mut writer, &names.map(|name| (name, ("parquet", 5, 50)))).await;
     let check = |entries: &[FileEntry]| {
         assert_eq!(paths(entries), names);
         for entry in entries {
@@ -113,6 +122,30 @@ async fn a_manifest_is_read_by_its_own_schema_branch_by_branch() {
     assert_eq!(found.iter().map(|e| &*e.file_path).collect::<Vec<_>>(), names);
     let spliced = splice::splice(&mut writer, &loaded, &[manifest], &HashSet::new()).await.expect("spliced").manifests;
     check(&read_manifest(&store, &loaded, &listed(spliced[0].clone(), 10)).await.expect("valid"));
+}
+
+/// Whatever one entry says, the others are read, and all of them are carried over.
+#[tokio::test]
+async fn an_entry_that_contradicts_the_specification_hides_no_other() {
+    let (loaded, store) = (table(FormatVersion::V2, &[]), MemoryStore::new());
+    let names = ["a", "b", "c", "d"].map(|name| format!("mem://b/t/data/{name}.parquet"));
+    let described = [("parquet", 5, 50), ("vortex", 5, 50), ("parquet", -1, 50), ("parquet", 5, -1)];
+    let entries: Vec<_> = names.iter().map(String::as_str).zip(described).collect();
+    let mut writer = SnapshotWriter::new(&store, loaded.typed().expect("readable"), identity(1, 1)).expect("supported");
+    let manifest = foreign_manifest(&store, &mut writer, &entries).await;
+    let seen = |entries: &[FileEntry]| -> Vec<_> {
+        entries
+            .iter()
+            .map(|e| (e.file_format.is_some(), e.record_count, e.file_size_bytes, e.fault.is_some()))
+            .collect()
+    };
+    let expected = [(true, 5, 50, false), (false, 5, 50, false), (true, 0, 50, true), (true, 5, 0, true)];
+    assert_eq!(seen(&read_manifest(&store, &loaded, &manifest).await.expect("readable")), expected);
+    let found = read_all_manifest_paths(&store, &manifest).await.expect("readable");
+    assert_eq!(found.iter().map(|e| &*e.file_path).collect::<Vec<_>>(), names);
+    let spliced = splice::splice(&mut writer, &loaded, &[manifest], &HashSet::new()).await.expect("spliced").manifests;
+    let again = read_manifest(&store, &loaded, &listed(spliced[0].clone(), 10)).await.expect("readable");
+    assert_eq!(seen(&again), expected);
 }
 
 #[test]

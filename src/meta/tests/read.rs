@@ -17,7 +17,7 @@ async fn equals_library(store: &MemoryStore, loaded: &LoadedTable, manifest: &Ma
         let file = library.data_file();
         assert_eq!(own.file_path.as_ref(), file.file_path());
         assert_eq!(own.content, file.content_type());
-        assert_eq!(own.file_format, file.file_format());
+        assert_eq!(own.file_format, Some(file.file_format()));
         assert_eq!(own.partition.values.as_struct(), file.partition());
         assert_eq!(own.record_count, file.record_count());
         assert_eq!(own.file_size_bytes, file.file_size_in_bytes());

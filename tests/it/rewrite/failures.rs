@@ -55,14 +55,14 @@ async fn inputs_that_are_no_plain_parquet_are_refused() {
         group(vec![task(file, &[])])
     };
     for g in [
-        with(&|f| f.file_format = DataFileFormat::Orc),
-        with(&|f| f.file_format = DataFileFormat::Avro),
+        with(&|f| f.file_format = Some(DataFileFormat::Orc)),
+        with(&|f| f.file_format = Some(DataFileFormat::Avro)),
         with(&|f| f.encrypted = true),
     ] {
         assert_eq!(failure(&t, &g).await.kind(), ErrorKind::Unsupported);
     }
     let mut vector = (*t.positions("dv", &[("x", 1)], 1)).clone();
-    vector.file_format = DataFileFormat::Puffin;
+    vector.file_format = Some(DataFileFormat::Puffin);
     let file = t.data("b", &batch(vec![(1, "id", longs([1]))]), 1);
     let error = failure(&t, &group(vec![task(file, &[&Arc::new(vector)])])).await;
     assert!(error.to_string().contains("deletion vector"), "{error}");
