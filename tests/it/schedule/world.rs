@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -50,12 +50,17 @@ older-than = "2x"
 older-than = "2x"
 "#;
 
+/// Clocks made so far.
+static CLOCKS: AtomicU16 = AtomicU16::new(0);
+
 /// Tokio's time, and identifiers that count up.
 struct SimulatedClock {
     start: Instant,
     start_ms: i64,
     ahead_ms: Arc<AtomicI64>,
     made: AtomicU64,
+    /// Tells the identifiers of clocks apart that started at the same time.
+    number: u16,
 }
 
 impl Clock for SimulatedClock {
@@ -70,6 +75,7 @@ impl Clock for SimulatedClock {
 
     fn uuid(&self) -> uuid::Uuid {
         let mut bytes = [0; 10];
+        bytes[..2].copy_from_slice(&self.number.to_be_bytes());
         bytes[2..].copy_from_slice(&self.made.fetch_add(1, Ordering::Relaxed).to_be_bytes());
         uuid::Builder::from_unix_timestamp_millis(self.now_ms().unsigned_abs(), &bytes).into_uuid()
     }
@@ -115,6 +121,7 @@ impl Lake {
             start_ms,
             ahead_ms: ahead_ms.clone(),
             made: AtomicU64::new(0),
+            number: CLOCKS.fetch_add(1, Ordering::Relaxed),
         });
         let store = MemoryStore::new();
         store.set_now_ms(start_ms);
