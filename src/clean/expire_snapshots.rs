@@ -359,7 +359,7 @@ async fn delete(mut deleter: Deleter, candidates: Candidates, report: &mut Expir
         Ok(Some(why)) => {
             tracing::warn!(%why, "files of expired snapshots stay");
             candidates.all().for_each(|file| report.kept.entry("other-name").or_default().add(file.bytes));
-            report.files_stay = Some(Refused { reason: "other_name", detail: why, passes: false });
+            report.files_stay = Some(Refused::new("other_name", why));
             return;
         }
         Err(error) => {

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::stats::StatsBuilder;
 use super::summary::ManifestSummary;
 use super::{ManifestCache, TableStats};
+use crate::meta::unlisted_manifest;
 use crate::table::{FileEntry, PartitionTuple, PartitionValues};
 use crate::testing::builder::file_entry;
 
@@ -25,22 +26,11 @@ fn data(name: u8, partition: i32, bytes: u64, records: u64) -> FileEntry {
 
 fn manifest(path: &str, content: ManifestContentType) -> ManifestFile {
     ManifestFile {
-        manifest_path: path.to_string(),
-        manifest_length: 1000,
-        partition_spec_id: 0,
         content,
         sequence_number: 1,
         min_sequence_number: 1,
-        added_snapshot_id: 1,
-        added_files_count: None,
-        existing_files_count: None,
-        deleted_files_count: None,
-        added_rows_count: None,
-        existing_rows_count: None,
-        deleted_rows_count: None,
         partitions: Some(Vec::new()),
-        key_metadata: None,
-        first_row_id: None,
+        ..unlisted_manifest(path.to_string(), 1000, 1)
     }
 }
 
