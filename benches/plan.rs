@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use iceberg::spec::{DataContentType, Literal};
-use icewright::catalog::LoadedTable;
 use icewright::plan::{check_rewrite_plan, plan_rewrite_data_files};
 use icewright::policy::{
     CommitInterval, ExpireSnapshotsPolicy, RemoveOrphanFilesPolicy, RewriteDataFilesPolicy, Schedule, Span, TablePolicy,
 };
+use icewright::table::LoadedTable;
 use icewright::table::{FileEntry, PartitionTuple, TableState};
 use icewright::testing::builder::file_entry;
 use serde_json::json;

@@ -66,7 +66,7 @@ impl ErrorKind {
 /// An error with its kind and a chain of what was being done, outermost first.
 ///
 /// Each place is named by one link only: a file by the store that was asked for it, or by whoever reads its format; an address
-/// by the catalog's client; a table by [`crate::table::TableHandle`] and the fleet. Whoever passes such an error on adds what
+/// by the catalog's client; a table by [`crate::catalog::TableHandle`] and the fleet. Whoever passes such an error on adds what
 /// the place does not tell.
 #[derive(Debug, Clone)]
 pub struct Error {

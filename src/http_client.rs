@@ -140,6 +140,26 @@ impl ToldTime {
     }
 }
 
+/// Learns of every request to a catalog or a store, for metrics.
+pub trait RequestObserver: Send + Sync {
+    /// A request of this kind ended like this after this many seconds. Names come from small fixed sets.
+    fn observe(&self, operation: &'static str, outcome: &'static str, seconds: f64);
+    /// A request of this kind is sent again, since an attempt has failed; what is observed is the whole.
+    fn retried(&self, _operation: &'static str) {}
+    /// So many bytes came from a store.
+    fn bytes_read(&self, _bytes: u64) {}
+    /// So many bytes were handed to a store.
+    fn bytes_written(&self, _bytes: u64) {}
+}
+
+/// An observer that does not care.
+#[derive(Debug, Clone, Copy)]
+pub struct NoObserver;
+
+impl RequestObserver for NoObserver {
+    fn observe(&self, _: &'static str, _: &'static str, _: f64) {}
+}
+
 #[cfg(test)]
 mod tests {
     use reqwest::header::{HeaderValue, RETRY_AFTER};

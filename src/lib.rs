@@ -3,6 +3,7 @@
 //! `config -> policy -> inspect -> plan -> rewrite -> commit -> clean -> schedule`: data flows one way. ARCHITECTURE.md in
 //! the root of the repository is the map, and `tests/it/architecture.rs` holds it.
 
+pub mod action;
 pub mod allocator;
 pub mod catalog;
 pub mod clean;

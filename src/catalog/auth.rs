@@ -9,10 +9,10 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::classify::{self, Rejection};
-use super::{NoObserver, RequestObserver};
 use crate::clock::Clock;
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::http_client::{Backoff, chain, retry_after};
+use crate::http_client::{NoObserver, RequestObserver};
 
 /// Reads a secret anew each time it is called, so that a rotated one is picked up.
 pub type SecretSource = Arc<dyn Fn() -> Result<String> + Send + Sync>;

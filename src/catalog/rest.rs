@@ -22,13 +22,13 @@ pub use super::auth::{Auth, SecretSource};
 use super::names::{Separator, encode};
 use super::transport::{self, CommitAnswer, Request, Transport};
 pub use super::transport::{MAX_RETRIES, REQUEST_TIMEOUT_MS};
-use super::{
-    Catalog, CommitOutcome, DeclaredPaths, LoadedTable, MaySend, RequestObserver, StorageCredential, TableCredentials,
-};
+use super::{Catalog, CommitOutcome, MaySend};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::http_client;
+use crate::http_client::RequestObserver;
 use crate::permit::WritePermit;
+use crate::table::{DeclaredPaths, LoadedTable, StorageCredential, TableCredentials};
 
 /// Pages of one listing at most.
 const PAGES_MAX: usize = 10_000;
@@ -306,12 +306,10 @@ fn present(properties: HashMap<String, Option<String>>) -> HashMap<String, Strin
 
 fn parse_table(answer: TableResponse) -> Result<LoadedTable> {
     let location = answer.metadata_location.ok_or_else(|| Error::invalid("the catalog tells no metadata-location"))?;
-    let loaded = LoadedTable::from_metadata_json(location, &answer.metadata)?;
-    Ok(LoadedTable {
-        config: answer.config.unwrap_or_default(),
-        storage_credentials: answer.storage_credentials.unwrap_or_default(),
-        ..loaded
-    })
+    let mut loaded = LoadedTable::from_metadata_json(location, &answer.metadata)?;
+    loaded.config = answer.config.unwrap_or_default();
+    loaded.storage_credentials = answer.storage_credentials.unwrap_or_default();
+    Ok(loaded)
 }
 
 #[async_trait]

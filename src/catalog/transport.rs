@@ -9,12 +9,13 @@ use reqwest::Method;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use tokio::time::Instant;
 
+use super::MaySend;
 use super::auth::{Authenticator, Token};
 use super::classify::{self, CommitClass, Rejection};
-use super::{MaySend, NoObserver, RequestObserver};
 use crate::clock::Clock;
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::http_client::{self, Backoff, ToldTime, chain, duration_ms, retry_after};
+use crate::http_client::{NoObserver, RequestObserver};
 use crate::permit::WritePermit;
 
 /// Property: longest time for a whole request, milliseconds; 60 s unless set.

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use crate::catalog::TableHandle;
 use crate::policy::human_duration;
-use crate::table::TableHandle;
 use crate::table::references::CLOCK_SKEW_LIMIT_MS;
 
 /// Compares this machine's clock, which shows `now_ms`, with those of the table's catalog and store. What to say if it is more

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use super::other_names::{Likeness, other_name};
 use super::reachable::Reachable;
 use super::report::{FileKind, Tally, note_failure};
-use crate::catalog::LoadedTable;
+use crate::catalog::TableHandle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::delete_files::{Proof, delete_files};
-use crate::storage::path::CanonicalPath;
-use crate::table::TableHandle;
+use crate::table::LoadedTable;
+use crate::table::path::CanonicalPath;
 use crate::table::references::gc_enabled;
 
 /// Files between two looks at the metadata: what the largest delete request of a store takes.

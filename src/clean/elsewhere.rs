@@ -13,11 +13,12 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::other_names::Likeness;
 use super::reachable::{Reachable, key_of};
 use super::report::Refused;
-use crate::catalog::LoadedTable;
 use crate::error::Result;
-use crate::plan::file_names::checksum_subject;
-use crate::storage::path::{CanonicalPath, is_local};
-use crate::storage::{FileIdentity, StoreRef};
+use crate::storage::StoreRef;
+use crate::table::FileIdentity;
+use crate::table::LoadedTable;
+use crate::table::file_names::checksum_subject;
+use crate::table::path::{CanonicalPath, is_local};
 use crate::table::path_set::Fingerprint;
 use crate::table::references::{metadata_files, own_directories, statistics_files};
 

@@ -11,11 +11,12 @@ use super::ownership::shared;
 use super::reachable::Reachable;
 use super::report::{FileKind, Refused, Tally};
 use crate::error::{Context, Result};
-use crate::plan::file_names::{WriterProgress, file_name, is_metadata_file};
 use crate::plan::remove_orphan_files::{Evidence, Kept, NamesInUse, OrphanRules, Verdict, judge};
 use crate::run_id::RunId;
-use crate::storage::path::CanonicalPath;
-use crate::storage::{ListedFile, StoreRef};
+use crate::storage::StoreRef;
+use crate::table::ListedFile;
+use crate::table::file_names::{WriterProgress, file_name, is_metadata_file};
+use crate::table::path::CanonicalPath;
 use crate::table::path_set::PathSet;
 
 /// Unreferenced metadata files, manifest lists and checkpoint manifests looked into by one run at most, each.

@@ -11,11 +11,12 @@ use uuid::Uuid;
 
 use super::ownership::read_metadata_text;
 use super::reachable::{READS, Reachable, entries_of};
+use crate::catalog::TableHandle;
 use crate::error::Result;
 use crate::meta::read_manifest_list_at;
-use crate::plan::file_names::WriterProgress;
-use crate::storage::{ListedFile, Store};
-use crate::table::TableHandle;
+use crate::storage::Store;
+use crate::table::ListedFile;
+use crate::table::file_names::WriterProgress;
 use crate::table::path_set::{Fingerprint, PathSet};
 use crate::table::references::CLOCK_SKEW_LIMIT_MS;
 

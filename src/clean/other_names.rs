@@ -9,11 +9,12 @@ use futures::{StreamExt, stream};
 use hashbrown::HashSet;
 
 use super::reachable::{READS, entries_of, manifests_of};
+use crate::catalog::TableHandle;
 use crate::error::Result;
-use crate::plan::file_names::{FoldedName, checksum_subject};
-use crate::storage::path::{CanonicalPath, is_local};
-use crate::storage::{FileIdentity, StoreRef};
-use crate::table::TableHandle;
+use crate::storage::StoreRef;
+use crate::table::FileIdentity;
+use crate::table::file_names::{FoldedName, checksum_subject};
+use crate::table::path::{CanonicalPath, is_local};
 use crate::table::path_set::PathSet;
 use crate::table::references::{metadata_files, statistics_files};
 

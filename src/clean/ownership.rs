@@ -10,11 +10,12 @@ use uuid::Uuid;
 use super::listing::Choice;
 use super::reachable::{READS, Scope};
 use super::report::Refused;
-use crate::catalog::LoadedTable;
 use crate::error::{Context, Error, ErrorKind, Result};
-use crate::plan::file_names::{file_name, is_unnumbered_metadata};
-use crate::storage::path::{CanonicalPath, join, overlap};
-use crate::storage::{ListedFile, Store, StoreRef};
+use crate::storage::{Store, StoreRef};
+use crate::table::ListedFile;
+use crate::table::LoadedTable;
+use crate::table::file_names::{file_name, is_unnumbered_metadata};
+use crate::table::path::{CanonicalPath, join, overlap};
 use crate::table::references::metadata_files;
 
 /// First bytes of a metadata file, in which the table's UUID usually stands.

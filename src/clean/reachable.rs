@@ -9,14 +9,15 @@ use iceberg::spec::ManifestFile;
 
 use super::deletion::Doomed;
 use super::other_names::{Likeness, OtherNames, identities_of};
-use crate::catalog::{LoadedTable, SnapshotRef};
 use crate::error::{Context, Result};
 use crate::meta::{PathEntry, read_all_manifest_paths, read_manifests_of};
-use crate::plan::file_names::{WriterProgress, checksum_subject};
-use crate::storage::path::{CanonicalPath, is_local};
-use crate::storage::{FileIdentity, StoreRef};
+use crate::storage::StoreRef;
+use crate::table::FileIdentity;
+use crate::table::file_names::{WriterProgress, checksum_subject};
+use crate::table::path::{CanonicalPath, is_local};
 use crate::table::path_set::{Fingerprint, PathSet};
 use crate::table::references::{metadata_files, own_directories, statistics_files};
+use crate::table::{LoadedTable, SnapshotRef};
 
 /// Lists or manifests read at the same time.
 pub(super) const READS: usize = 8;

@@ -6,8 +6,8 @@ use serde::{Serialize, Serializer};
 
 use crate::clock::PhaseTimes;
 use crate::error::Error;
-use crate::plan::file_names::{ManifestListName, file_name, is_metadata_file};
 use crate::plan::remove_orphan_files::{Garbage, Kept};
+use crate::table::file_names::{ManifestListName, file_name, is_metadata_file};
 
 /// Failures told in full at most; the rest is only counted.
 const FAILURES_TOLD: usize = 20;

@@ -30,11 +30,11 @@ use tracing::Instrument;
 use super::progress::Board;
 use super::screen::{self, Screen};
 use super::{print, push, select, sheets, stopped, until_stopped};
+use crate::action::Outcome;
 use crate::config::Config;
 use crate::daemon;
 use crate::error::{ErrorKind, Result};
-use crate::policy::{TableName, human_duration};
-use crate::report::Outcome;
+use crate::policy::human_duration;
 use crate::report::push::Pushgateway;
 use crate::rewrite::Progress;
 use crate::schedule::due::Step;
@@ -42,6 +42,7 @@ use crate::schedule::env::Env;
 use crate::schedule::fleet::Fleet;
 use crate::schedule::rewrite_data_files::Watcher;
 use crate::schedule::run_table::{Run, StepReport, Subject, clean_up_step, rewrite_step};
+use crate::table::TableName;
 use crate::telemetry;
 
 /// What the pass did to one table.

@@ -1,18 +1,18 @@
 //! What a pass tells a Pushgateway about each table.
 
+use crate::action::{Action, Outcome};
 use crate::config::PushgatewayConfig;
 use crate::daemon::secret_source;
 use crate::error::Result;
-use crate::policy::TableName;
 use crate::report::events::record_step;
 use crate::report::metrics::{Backoff, Metrics, Step};
 use crate::report::push::Pushgateway;
 use crate::report::vitals::Vital;
-use crate::report::{Action, Outcome};
 use crate::schedule::collector::collect_of;
 use crate::schedule::env::Env;
 use crate::schedule::fleet::Fleet;
 use crate::schedule::run_table::{StepReport, Subject};
+use crate::table::TableName;
 
 use super::once::TableReport;
 

@@ -2,8 +2,8 @@
 
 use super::print;
 use crate::error::{ErrorKind, Result};
-use crate::policy::TableName;
 use crate::schedule::fleet::Fleet;
+use crate::table::TableName;
 
 /// What a command works on.
 pub(super) struct Selected {

@@ -8,11 +8,12 @@ use iceberg::{TableRequirement, TableUpdate};
 
 use super::settle;
 use super::{CommitContext, CommitResult, Committed, may_send};
-use crate::catalog::{CommitOutcome, LoadedTable};
+use crate::catalog::CommitOutcome;
+use crate::catalog::TableHandle;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::ExpirePlan;
-use crate::table::TableHandle;
+use crate::table::LoadedTable;
 
 /// Snapshots removed by one commit at most; each such commit leaves a valid table.
 const SNAPSHOTS_PER_COMMIT: usize = 1000;

@@ -18,11 +18,12 @@ use iceberg::{TableRequirement, TableUpdate};
 pub use expire::commit_expire;
 pub use replace::{commit_dangling_deletes, commit_rewrite};
 
-use crate::catalog::{CommitOutcome, LoadedTable, Metadata, Snapshot};
+use crate::catalog::CommitOutcome;
+use crate::catalog::TableHandle;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind, Result};
 use crate::run_id::RunId;
-use crate::table::TableHandle;
+use crate::table::{LoadedTable, Metadata, Snapshot};
 
 /// What became of a commit, after retries and after finding out about lost answers.
 #[derive(Debug)]

@@ -11,7 +11,8 @@ use super::change::{Change, plan_change};
 use super::revalidate::{Verdict, check_results, revalidate};
 use super::settle::{self, Fate, OpenRequest};
 use super::{CommitContext, CommitResult, Committed, StartSnapshot, may_send};
-use crate::catalog::{CommitOutcome, LoadedTable, Snapshot, SnapshotRef};
+use crate::catalog::CommitOutcome;
+use crate::catalog::TableHandle;
 use crate::clock::{Clock, Deadline, snapshot_id};
 use crate::error::{Error, ErrorKind, Result};
 use crate::meta::splice::splice;
@@ -22,7 +23,8 @@ use crate::meta::{
 use crate::rewrite::RewriteResult;
 use crate::run_id::{SUMMARY_ACTION, SUMMARY_RUN_ID};
 use crate::storage::delete_files::{Proof, delete_files};
-use crate::table::{FileEntry, TableHandle, TableState, name_referenced_files};
+use crate::table::{FileEntry, TableState, name_referenced_files};
+use crate::table::{LoadedTable, Snapshot, SnapshotRef};
 
 /// Manifests read side by side.
 const READS: usize = 8;

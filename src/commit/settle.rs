@@ -6,9 +6,9 @@ use iceberg::spec::FormatVersion;
 use uuid::Uuid;
 
 use super::CommitContext;
-use crate::catalog::Metadata;
+use crate::catalog::TableHandle;
 use crate::error::{Error, ErrorKind, Result};
-use crate::table::TableHandle;
+use crate::table::Metadata;
 
 /// Looks at the table after a lost answer at most.
 pub(super) const CHECKS: u32 = 6;

@@ -28,7 +28,8 @@ pub use secret::{Secret, SecretText};
 pub use traces::TracesConfig;
 
 use crate::error::{Context, Result};
-use crate::policy::{PolicySet, ResolvedPolicy, TableName};
+use crate::policy::{PolicySet, ResolvedPolicy};
+use crate::table::TableName;
 
 /// A configuration file's size at most.
 const FILE_MAX_BYTES: u64 = 16 << 20;

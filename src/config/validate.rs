@@ -6,9 +6,9 @@ use super::limits::{MEMORY_MIN_BYTES, USUAL_MEMORY_BYTES};
 use super::problem::{Diagnostics, Place, did_you_mean};
 use super::{CatalogConfig, Config};
 use crate::policy::{
-    Finding, Layer, Origin, Placed, PolicySet, ResolvedPolicy, Schedule, Setting, Severity, TableName, TablePattern,
-    check,
+    Finding, Layer, Origin, Placed, PolicySet, ResolvedPolicy, Schedule, Setting, Severity, TablePattern, check,
 };
+use crate::table::TableName;
 
 /// `catalog_places` says where each catalog's name stands.
 pub(super) fn validate(diagnostics: &mut Diagnostics<'_>, config: &Config, catalog_places: &BTreeMap<String, Place>) {

@@ -10,13 +10,13 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::error::{Error, Result};
 use crate::permit::WritePermit;
-use crate::policy::TableName;
 use crate::report::events::Reporter;
 use crate::schedule::control::Control;
 use crate::schedule::env::Env;
 use crate::schedule::plan_table::plan_table;
 use crate::schedule::settings::Settings;
 use crate::server::Operate;
+use crate::table::TableName;
 
 /// The daemon, as far as it can be asked for something.
 pub(super) struct Operator {

@@ -18,10 +18,11 @@ pub use stats::PartitionStats;
 use stats::StatsBuilder;
 use summary::ManifestSummary;
 
-use crate::catalog::SnapshotRef;
+use crate::catalog::TableHandle;
 use crate::error::Result;
 use crate::meta;
-use crate::table::{FileEntry, PartitionTuple, TableHandle, TableState, name_referenced_files};
+use crate::table::SnapshotRef;
+use crate::table::{FileEntry, PartitionTuple, TableState, name_referenced_files};
 
 /// A table's health in numbers, as metrics, `inspect` and the page show it.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize, utoipa::ToSchema)]

@@ -6,9 +6,9 @@ use iceberg::spec::{ByteBuf, FieldSummary, ManifestContentType, ManifestFile};
 
 use super::avro::{Decoder, Field, Type};
 use super::container::Container;
-use crate::catalog::{LoadedTable, Snapshot};
 use crate::error::{Error, Result};
 use crate::storage::Store;
+use crate::table::{LoadedTable, Snapshot};
 
 /// The manifests of a snapshot, in list order, for reading rows or making the next snapshot. Version 1 lists may leave the
 /// counts out; their sequence numbers read as 0.

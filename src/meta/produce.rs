@@ -11,9 +11,9 @@ use iceberg::{TableRequirement, TableUpdate};
 use super::list::read_manifest_list;
 use super::summary::SummaryBuilder;
 use super::write::{SnapshotIdentity, SnapshotWriter};
-use crate::catalog::LoadedTable;
 use crate::error::{Error, Result};
 use crate::storage::Store;
+use crate::table::LoadedTable;
 
 /// Files that a writer adds; all in the table's default partition spec.
 #[derive(Debug, Clone)]

@@ -10,9 +10,9 @@ use super::avro::Decoder;
 use super::container::Container;
 use super::entry::{ADDED, DELETED, Detail, Layout, RawEntry};
 use super::partition::{Target, decode_as_written};
-use crate::catalog::LoadedTable;
 use crate::error::{Error, Result};
 use crate::storage::Store;
+use crate::table::LoadedTable;
 use crate::table::{FileEntry, PartitionTuple};
 
 /// A content file as reachability needs it.

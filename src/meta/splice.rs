@@ -16,8 +16,8 @@ use super::partition_summary::UuidClass;
 use super::read::{Inherit, Partitions, fetch};
 use super::schema::entry_schema;
 use super::write::{Header, ManifestBuilder, NewEntry, SnapshotWriter};
-use crate::catalog::LoadedTable;
 use crate::error::{Error, Result};
+use crate::table::LoadedTable;
 
 /// Manifests fetched ahead.
 const FETCHES: usize = 4;

@@ -4,8 +4,8 @@
 
 use iceberg::spec::Operation;
 
-use crate::catalog::LoadedTable;
 use crate::run_id::{SUMMARY_ACTION, SUMMARY_PLANNED_SNAPSHOT, SUMMARY_RUN_COMPLETE};
+use crate::table::LoadedTable;
 
 /// Value of [`SUMMARY_ACTION`] on a compaction.
 const ACTION: &str = "rewrite-data-files";

@@ -20,7 +20,7 @@ const MAX_PAIRS: usize = 2_000_000;
 ///
 /// [`crate::error::ErrorKind::Internal`] with the first fault found.
 pub fn check_rewrite_plan(plan: &RewritePlan, state: &TableState, options: &RewriteDataFilesPolicy) -> Result<()> {
-    let snapshot_of = |snapshot: &Option<crate::catalog::SnapshotRef>| snapshot.as_ref().map(|s| s.snapshot_id());
+    let snapshot_of = |snapshot: &Option<crate::table::SnapshotRef>| snapshot.as_ref().map(|s| s.snapshot_id());
     ensure(snapshot_of(&plan.snapshot) == snapshot_of(&state.snapshot), || "planned from another snapshot".into())?;
     let live: HashMap<&str, &Arc<FileEntry>> = state.data_files.iter().map(|file| (&*file.file_path, file)).collect();
     let model = DeleteModel::new(state)?;

@@ -14,7 +14,6 @@ mod skips;
 mod window;
 
 pub mod expire_snapshots;
-pub mod file_names;
 pub mod remove_orphan_files;
 mod writer_state;
 
@@ -24,7 +23,7 @@ pub use changes::changed_since_last_rewrite;
 pub use check::check_rewrite_plan;
 pub use rewrite_data_files::plan_rewrite_data_files;
 
-use crate::catalog::SnapshotRef;
+use crate::table::SnapshotRef;
 use crate::table::{ApplicableDeletes, FileEntry, PartitionTuple};
 
 /// A data file to rewrite with the delete files that apply to it.

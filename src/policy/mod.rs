@@ -11,7 +11,6 @@ mod value;
 
 use std::time::Duration;
 
-pub use crate::table::TableName;
 pub use check::{Finding, Severity, check};
 pub use human::human_duration;
 pub use resolve::{PolicySet, ResolvedPolicy, SettingValue};

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use super::check::{Severity, check};
 use super::setting::{Layer, Origin, Setting};
-use super::{CommitInterval, RemoveOrphanFilesPolicy, Schedule, Span, TableName, TablePolicy};
+use super::{CommitInterval, RemoveOrphanFilesPolicy, Schedule, Span, TablePolicy};
 use crate::error::{Error, ErrorKind, Result};
+use crate::table::TableName;
 
 /// All policies of a configuration, in file order.
 #[derive(Debug, Clone, Default, PartialEq)]

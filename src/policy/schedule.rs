@@ -9,8 +9,8 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 
 use super::{CommitInterval, Schedule, TablePolicy};
-use crate::catalog::LoadedTable;
 use crate::error::{Context, Error, ErrorKind, Result};
+use crate::table::LoadedTable;
 
 /// The commit interval assumed of a table whose snapshots do not tell: fewer than two that a writer made.
 pub const COMMIT_INTERVAL_FALLBACK: Duration = Duration::from_secs(10 * 60);

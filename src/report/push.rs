@@ -12,7 +12,7 @@ use super::metrics::Metrics;
 use crate::catalog::auth::SecretSource;
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::http_client::{self, chain};
-use crate::policy::TableName;
+use crate::table::TableName;
 
 /// Longest time for a push.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::action::Outcome;
 use crate::clock::PhaseTimes;
 use crate::error::{Error, ErrorKind};
 use crate::plan::Skipped;
-use crate::report::Outcome;
 
 /// The report of compacting one table.
 #[derive(Debug, Clone, Serialize)]

@@ -46,12 +46,12 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use iceberg::spec::DataFile;
 use tokio_util::sync::CancellationToken;
 
-use crate::catalog::LoadedTable;
 use crate::error::{Error, Result};
 use crate::plan::FileGroup;
 use crate::run_id::RunId;
 use crate::storage::StoreRef;
 use crate::table::FileEntry;
+use crate::table::LoadedTable;
 
 pub use group::rewrite_file_group;
 pub use memory::MemoryBudget;

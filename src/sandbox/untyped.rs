@@ -5,8 +5,8 @@ use iceberg::spec::MAIN_BRANCH;
 use iceberg::{TableRequirement, TableUpdate};
 use serde_json::{Value, json};
 
-use crate::catalog::LoadedTable;
 use crate::error::{Error, ErrorKind, Result};
+use crate::table::LoadedTable;
 
 /// Metadata files kept in the log unless the table says otherwise.
 const PREVIOUS_VERSIONS: usize = 100;

@@ -14,13 +14,13 @@ use tokio::time::Instant;
 use crate::error::{Error, ErrorKind, Result};
 use crate::inspect::{collect_partition_stats, collect_stats};
 use crate::plan::sizes::Sizes;
-use crate::policy::TableName;
 use crate::report::events::{Collected, Reporter};
 use crate::schedule::env::Env;
 use crate::schedule::fleet::Fleet;
 use crate::schedule::rewrite_data_files::INSPECT_CONCURRENCY;
 use crate::schedule::run_table::Subject;
 use crate::schedule::settings::Settings;
+use crate::table::TableName;
 
 /// Tables of a catalog looked at at the same time. One that is slow to answer does not hold up the others.
 const TABLES_CONCURRENCY: usize = 4;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::error::{Error, Result};
-use crate::policy::TableName;
+use crate::table::TableName;
 
 /// Orders that may wait for the scheduler; it takes them several times a second.
 const ORDERS_MAX: usize = 64;

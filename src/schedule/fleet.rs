@@ -10,14 +10,17 @@ use tokio::time::Instant;
 
 use super::known::{Known, ident};
 use super::neighbours::{Catalogs, Inquiries, Own, Surroundings, surroundings};
-use crate::catalog::{Catalog, LoadedTable, RequestObserver};
+use crate::catalog::Catalog;
+use crate::catalog::CatalogCredentials;
+use crate::catalog::TableHandle;
 use crate::config::CatalogConfig;
 use crate::error::{Error, ErrorKind, Result};
+use crate::http_client::RequestObserver;
 use crate::permit::WritePermit;
-use crate::policy::{PolicySet, ResolvedPolicy, TableName};
-use crate::storage::credentials::CatalogCredentials;
+use crate::policy::{PolicySet, ResolvedPolicy};
 use crate::storage::{self, StoreRef};
-use crate::table::TableHandle;
+use crate::table::LoadedTable;
+use crate::table::TableName;
 
 /// All tables within reach. It never changes: a new configuration makes a new fleet, which shares the catalogs that stay.
 pub struct Fleet {

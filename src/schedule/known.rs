@@ -11,10 +11,10 @@ use uuid::Uuid;
 
 use super::fleet::Member;
 use super::listing::{Listed, Unclear, list, table_is_gone};
-use crate::catalog::LoadedTable;
 use crate::clean::{Needs, stores_named};
 use crate::error::{Context, Error, ErrorKind, Result};
-use crate::policy::TableName;
+use crate::table::LoadedTable;
+use crate::table::TableName;
 use crate::table::references::{directories, own_directories};
 
 /// Tables of a catalog that are asked for at the same time.

@@ -8,7 +8,8 @@ use iceberg::{NamespaceIdent, TableIdent};
 
 use crate::catalog::Catalog;
 use crate::error::{Error, ErrorKind, Result};
-use crate::policy::{TableName, TablePattern};
+use crate::policy::TablePattern;
+use crate::table::TableName;
 
 /// Namespaces looked into at the same time.
 const NAMESPACES_AT_ONCE: usize = 8;

@@ -20,7 +20,8 @@ use super::known::{Known, Look};
 use super::listing::Unclear;
 use crate::clean::{Answer, Elsewhere, Refused, Suspects};
 use crate::error::{Error, ErrorKind, Result};
-use crate::policy::{TableName, TablePattern};
+use crate::policy::TablePattern;
+use crate::table::TableName;
 
 /// Tables looked at at the same time.
 const LOOKS_AT_ONCE: usize = 8;

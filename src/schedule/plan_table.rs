@@ -6,7 +6,7 @@ use crate::clean::{OrphanReport, find_orphan_files, shared_location};
 use crate::error::Result;
 use crate::plan::expire_snapshots::plan_expire_snapshots;
 use crate::plan::{ExpirePlan, RewritePlan, Skipped};
-use crate::policy::{SettingValue, TableName};
+use crate::policy::SettingValue;
 use crate::report::run_report::RewriteReport;
 use crate::schedule::due;
 use crate::schedule::env::Env;
@@ -14,6 +14,7 @@ use crate::schedule::fleet::Fleet;
 use crate::schedule::neighbours::{Others, Own, Surroundings};
 use crate::schedule::rewrite_data_files;
 use crate::schedule::run_table::Subject;
+use crate::table::TableName;
 
 /// The plan of one table. An action has a plan, or a text that says why it has none.
 #[derive(Debug, Serialize)]

@@ -14,6 +14,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
+use crate::action::Outcome;
+use crate::catalog::TableHandle;
 use crate::clock::Stopwatch;
 use crate::commit::{
     CommitContext, CommitResult, Committed, RunLimit, StartSnapshot, commit_dangling_deletes, commit_rewrite,
@@ -22,14 +24,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::inspect::inspect_table;
 use crate::plan::{FileGroup, RewritePlan, changed_since_last_rewrite, check_rewrite_plan, plan_rewrite_data_files};
 use crate::policy::{PartitionSelection, TablePolicy};
-use crate::report::Outcome;
 use crate::report::run_report::{RewriteReport, outcome_of};
 use crate::rewrite::{Phase, Progress, RewriteContext, RewriteResult, rewrite_file_group};
 use crate::run_id::{RunId, SUMMARY_PLANNED_SNAPSHOT, SUMMARY_RUN_COMPLETE};
 use crate::schedule::env::Env;
 use crate::schedule::run_time;
 use crate::storage::delete_files::{Proof, delete_files};
-use crate::table::TableHandle;
 use crate::telemetry::{self, phase_span};
 
 /// Manifests read at the same time while inspecting one table.

@@ -7,6 +7,8 @@ use futures::FutureExt;
 use serde::Serialize;
 use tracing::{Instrument, Span};
 
+use crate::action::{Action, Outcome};
+use crate::catalog::TableHandle;
 use crate::clean::{
     CANDIDATES_PER_RUN, Elsewhere, ExpireOutcome, ExpireReport, OrphanReport, OrphanRequest, Refused,
     clock_apart_from_one, expire_snapshots, remove_orphan_files,
@@ -15,9 +17,8 @@ use crate::clock::Deadline;
 use crate::commit::CommitContext;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::expire_snapshots::plan_expire_snapshots;
-use crate::policy::{ResolvedPolicy, TableName, commit_interval};
+use crate::policy::{ResolvedPolicy, commit_interval};
 use crate::report::run_report::{RewriteReport, outcome_of};
-use crate::report::{Action, Outcome};
 use crate::run_id::RunId;
 use crate::schedule::due::{self, Ended, NextStep, Standing, Step};
 use crate::schedule::env::Env;
@@ -25,7 +26,7 @@ use crate::schedule::fleet::Fleet;
 use crate::schedule::neighbours::{Others, Own, Surroundings};
 use crate::schedule::rewrite_data_files::{Watcher, rewrite_data_files};
 use crate::schedule::run_time;
-use crate::table::TableHandle;
+use crate::table::TableName;
 use crate::table::history::last_own_run;
 use crate::telemetry;
 

@@ -11,7 +11,6 @@ use tokio::time::Instant;
 
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::policy::TableName;
 use crate::report::events::Reporter;
 use crate::report::metrics::Queue;
 use crate::schedule::control::{Command, Order, Orders, Pause};
@@ -23,6 +22,7 @@ use crate::schedule::run_table::Run;
 use crate::schedule::settings::Settings;
 use crate::schedule::silence::Silence;
 use crate::schedule::worker::{Finished, Listing, Progressed, Shared};
+use crate::table::TableName;
 
 /// How often the loop looks for due tables.
 const TICK: Duration = Duration::from_millis(500);

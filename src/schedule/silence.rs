@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::policy::TableName;
+use crate::table::TableName;
 
 /// A table that was not told of for so long is silent.
 pub(super) const SILENT_AFTER: Duration = Duration::from_secs(20);

@@ -15,12 +15,12 @@ use super::env::Env;
 use super::fleet::{Discovered, Fleet};
 use super::rewrite_data_files::Watcher;
 use super::run_table::{Run, StepDone, Subject, clean_up_step, rewrite_step};
+use crate::action::Action;
 use crate::error::{Error, Result};
 use crate::plan::RewritePlan;
-use crate::policy::TableName;
-use crate::report::Action;
 use crate::report::events::Reporter;
 use crate::rewrite::Progress;
+use crate::table::TableName;
 use crate::table::history::last_own_run;
 use crate::telemetry;
 

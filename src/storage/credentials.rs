@@ -8,11 +8,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use async_trait::async_trait;
-use iceberg::TableIdent;
 
-use crate::catalog::{Catalog, StorageCredential, TableCredentials};
 use crate::clock::Clock;
 use crate::error::{Context, Error, Result};
+use crate::table::{StorageCredential, TableCredentials};
 
 pub(super) const ACCESS_KEY: &str = "s3.access-key-id";
 pub(super) const SECRET_KEY: &str = "s3.secret-access-key";
@@ -29,21 +28,6 @@ const PAUSE_MS: i64 = 10_000;
 pub trait CredentialSource: Send + Sync {
     /// Asks for new ones.
     async fn fetch(&self) -> Result<TableCredentials>;
-}
-
-/// Asks the catalog that lent them.
-pub struct CatalogCredentials {
-    /// The catalog.
-    pub catalog: Arc<dyn Catalog>,
-    /// The table.
-    pub table: TableIdent,
-}
-
-#[async_trait]
-impl CredentialSource for CatalogCredentials {
-    async fn fetch(&self) -> Result<TableCredentials> {
-        self.catalog.load_credentials(&self.table).await
-    }
 }
 
 /// One set of S3 keys.

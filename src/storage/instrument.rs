@@ -9,10 +9,11 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use tokio::time::Instant;
 
-use super::{FileIdentity, ListedFile, Store, StoreRef, StoreWriter};
-use crate::catalog::RequestObserver;
+use super::{Store, StoreRef, StoreWriter};
 use crate::error::Result;
+use crate::http_client::RequestObserver;
 use crate::permit::WritePermit;
+use crate::table::{FileIdentity, ListedFile};
 
 /// A store that reports each request to an observer. Operations are `read`, `stat`, `create`, `write`, `close`, `abort`,
 /// `list` and `delete`; outcomes are `ok` and the names of error kinds. Nothing is deleted any more once the permit is over.

@@ -16,10 +16,11 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 
-use super::path::SplitPath;
-use super::{FileIdentity, ListedFile, Store, StoreWriter, already_exists};
+use super::{Store, StoreWriter, already_exists};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
+use crate::table::path::SplitPath;
+use crate::table::{FileIdentity, ListedFile};
 
 /// Listed files that may wait for the reader.
 const LIST_BUFFER: usize = 256;
@@ -118,7 +119,7 @@ impl Store for LocalStore {
 
     fn list(&self, prefix: &str) -> BoxStream<'static, Result<ListedFile>> {
         let prefix = prefix.trim_end_matches('/').to_owned();
-        let root = match disk_path(&super::path::join(&prefix, "")) {
+        let root = match disk_path(&crate::table::path::join(&prefix, "")) {
             Ok(root) => root,
             Err(e) => return futures::stream::once(async { Err(e) }).boxed(),
         };

@@ -5,7 +5,6 @@ pub mod credentials;
 pub mod delete_files;
 pub mod instrument;
 pub mod local;
-pub mod path;
 mod router;
 mod s3;
 mod s3_operator;
@@ -19,39 +18,19 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 
-use crate::catalog::{LoadedTable, NoObserver, RequestObserver, TableCredentials};
 use crate::clock::SystemClock;
 use crate::error::{Error, Result};
+use crate::http_client::{NoObserver, RequestObserver};
 use crate::permit::WritePermit;
+use crate::table::{FileIdentity, ListedFile};
+use crate::table::{LoadedTable, TableCredentials};
+pub use credentials::CredentialSource;
 use credentials::Settings;
-pub use credentials::{CatalogCredentials, CredentialSource};
 use instrument::InstrumentedStore;
 use local::LocalStore;
 use router::Router;
 pub use s3::CONDITIONAL_WRITES;
 use s3::S3Store;
-
-/// A file found by listing, or looked up.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListedFile {
-    /// Absolute path with the scheme and spelling of the listed prefix.
-    pub path: String,
-    /// Size in bytes.
-    pub size: u64,
-    /// Last modification, milliseconds since the epoch, if the store told one.
-    pub last_modified_ms: Option<i64>,
-}
-
-/// What a local file is, whatever path leads to it: links and mounts give one file several.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FileIdentity {
-    /// The device that holds it.
-    pub device: u64,
-    /// Its inode there.
-    pub inode: u64,
-    /// Hard links to it: with more than one, the file outlives the deletion of one of its paths.
-    pub hard_links: u64,
-}
 
 /// One store, or several behind one face that picks by scheme, bucket and credential prefix.
 #[async_trait]

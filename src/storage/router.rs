@@ -8,10 +8,11 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 
 use super::local::LocalStore;
-use super::path::{SplitPath, is_local};
 use super::s3::S3Store;
-use super::{FileIdentity, ListedFile, Store, StoreWriter};
+use super::{Store, StoreWriter};
 use crate::error::{Error, Result};
+use crate::table::path::{SplitPath, is_local};
+use crate::table::{FileIdentity, ListedFile};
 
 /// Every store this version can reach.
 pub(super) struct Router {

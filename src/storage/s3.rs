@@ -23,15 +23,16 @@ use opendal::{EntryMode, Metadata};
 use tokio::sync::Semaphore;
 
 use super::credentials::Settings;
-use super::path::SplitPath;
 use super::s3_operator::{self, Bucket, Dates, Keys, READ_BACKOFF};
 use super::s3_writer::S3Writer;
-use super::{ListedFile, Store, StoreWriter};
-use crate::catalog::RequestObserver;
+use super::{Store, StoreWriter};
 use crate::clock::Clock;
 use crate::error::{Context, Error, ErrorKind, Result};
+use crate::http_client::RequestObserver;
 use crate::http_client::{self, Backoff, ToldTime};
 use crate::permit::WritePermit;
+use crate::table::ListedFile;
+use crate::table::path::SplitPath;
 
 /// Property: whether the store honours `If-None-Match: *`; true unless set.
 pub const CONDITIONAL_WRITES: &str = "s3.conditional-writes";

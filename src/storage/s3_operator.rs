@@ -13,9 +13,9 @@ use reqsign_aws_v4::Credential;
 use reqsign_core::{ProvideCredential, ProvideCredentialChain};
 
 use super::credentials::{self, Settings};
-use crate::catalog::RequestObserver;
 use crate::clock::Clock;
 use crate::error::{Context, Error, ErrorKind, Result};
+use crate::http_client::RequestObserver;
 use crate::http_client::{self, Backoff, ToldTime};
 
 /// Time for one request without a body, and for one piece of a body.
@@ -182,7 +182,7 @@ fn encryption(builder: S3, kind: &str, key: Option<&str>) -> Result<S3> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::NoObserver;
+    use crate::http_client::NoObserver;
 
     fn try_build(bucket: &str, pairs: &[(&str, &str)]) -> Result<Bucket> {
         let properties = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();

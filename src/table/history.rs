@@ -1,7 +1,7 @@
 //! What the table itself tells about earlier runs: nothing else is kept between starts.
 
-use crate::catalog::LoadedTable;
 use crate::run_id::{RunId, SUMMARY_RUN_COMPLETE, SUMMARY_RUN_ID};
+use crate::table::LoadedTable;
 
 /// The newest compaction that this program committed.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -170,7 +170,7 @@ mod tests {
         let creation = iceberg::TableCreation::builder().name("events".into()).location("/t".into()).schema(schema);
         let built = iceberg::spec::TableMetadataBuilder::from_table_creation(creation.build()).and_then(|b| b.build());
         let loaded = catalog.register(&ident, "/t/v1.json".into(), built.expect("valid").metadata).expect("valid");
-        let handle = crate::table::TableHandle {
+        let handle = crate::catalog::TableHandle {
             catalog_name: "lake".into(),
             ident: ident.clone(),
             catalog: std::sync::Arc::new(catalog),

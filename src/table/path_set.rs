@@ -6,7 +6,7 @@ use foldhash::quality::FixedState;
 use hashbrown::HashSet;
 
 use crate::error::Result;
-use crate::storage::path::CanonicalPath;
+use crate::table::path::CanonicalPath;
 
 const SEEDS: [u64; 2] = [0x6963_6562_6572_6731, 0x6963_6562_6572_6732];
 

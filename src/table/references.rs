@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::catalog::{DeclaredPaths, LoadedTable};
 use crate::error::{Error, Result};
-use crate::storage::path::CanonicalPath;
+use crate::table::path::CanonicalPath;
+use crate::table::{DeclaredPaths, LoadedTable};
 
 /// Summary key of the Flink job that made a snapshot.
 pub const FLINK_JOB_ID: &str = "flink.job-id";

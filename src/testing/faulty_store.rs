@@ -10,7 +10,8 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 
 use crate::error::{Error, Result};
-use crate::storage::{FileIdentity, ListedFile, Store, StoreRef, StoreWriter};
+use crate::storage::{Store, StoreRef, StoreWriter};
+use crate::table::{FileIdentity, ListedFile};
 use crate::testing::Meanwhile;
 
 /// What is counted and can fail.

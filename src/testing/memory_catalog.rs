@@ -10,11 +10,12 @@ use iceberg::spec::{TableMetadata, TableMetadataBuilder};
 use iceberg::{NamespaceIdent, TableCreation, TableIdent, TableRequirement, TableUpdate};
 use serde_json::Value;
 
-use crate::catalog::{Catalog, CommitOutcome, LoadedTable, MaySend};
+use crate::catalog::{Catalog, CommitOutcome, MaySend};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sandbox::untyped;
 use crate::storage::StoreRef;
+use crate::table::LoadedTable;
 
 /// What somebody else does at a chosen moment.
 pub type Meanwhile = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
@@ -230,7 +231,7 @@ impl MemoryCatalog {
     fn new_location(&self, version: usize, document: &Value) -> String {
         let name = format!("metadata/{version:05}-{}.metadata.json", self.clock.uuid());
         let location = document.get("location").and_then(Value::as_str).unwrap_or_default();
-        crate::storage::path::join(location, &name)
+        crate::table::path::join(location, &name)
     }
 
     async fn write_metadata(&self, version: usize, document: &Value) -> Result<String> {

@@ -11,8 +11,9 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::storage::path::{SplitPath, is_local};
-use crate::storage::{FileIdentity, ListedFile, Store, StoreWriter, already_exists, range_length, short_read};
+use crate::storage::{Store, StoreWriter, already_exists, range_length, short_read};
+use crate::table::path::{SplitPath, is_local};
+use crate::table::{FileIdentity, ListedFile};
 
 /// In which order listings come. Real stores sort by key, file systems do not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

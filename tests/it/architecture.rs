@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use icewright::action::{Action, Outcome};
 use icewright::clock::PhaseTimes;
 use icewright::report::metrics::{Metrics, RunCounts, RunRecord};
-use icewright::report::{Action, Outcome};
 
 /// Every module with the modules it may use, each of which stands above it: so no arrow goes back.
-const LAYERS: [(&str, &[&str]); 29] = [
+const LAYERS: [(&str, &[&str]); 30] = [
+    ("action", &[]),
     ("allocator", &[]),
     ("error", &[]),
     ("clock", &[]),
@@ -19,15 +20,15 @@ const LAYERS: [(&str, &[&str]); 29] = [
     ("telemetry", &["error", "http_client", "version"]),
     ("permit", &["clock", "error"]),
     ("leader", &["clock", "error", "http_client", "permit"]),
-    ("catalog", &["clock", "error", "http_client", "permit"]),
-    ("storage", &["catalog", "clock", "error", "http_client", "permit", "run_id"]),
-    ("table", &["catalog", "error", "run_id", "storage"]),
-    ("policy", &["catalog", "error", "table"]),
-    ("config", &["error", "policy"]),
-    ("meta", &["catalog", "error", "storage", "table"]),
+    ("table", &["error", "run_id"]),
+    ("storage", &["clock", "error", "http_client", "permit", "run_id", "table"]),
+    ("catalog", &["clock", "error", "http_client", "permit", "storage", "table"]),
+    ("policy", &["error", "table"]),
+    ("config", &["error", "policy", "table"]),
+    ("meta", &["error", "storage", "table"]),
     ("inspect", &["catalog", "error", "meta", "table"]),
-    ("plan", &["catalog", "error", "policy", "run_id", "storage", "table"]),
-    ("rewrite", &["catalog", "error", "plan", "run_id", "storage", "table"]),
+    ("plan", &["error", "policy", "run_id", "table"]),
+    ("rewrite", &["error", "plan", "run_id", "storage", "table"]),
     ("commit", &["catalog", "clock", "error", "meta", "plan", "rewrite", "run_id", "storage", "table"]),
     (
         "clean",
@@ -36,8 +37,8 @@ const LAYERS: [(&str, &[&str]); 29] = [
     (
         "report",
         &[
+            "action",
             "catalog",
-            "clean",
             "clock",
             "config",
             "error",
@@ -47,18 +48,21 @@ const LAYERS: [(&str, &[&str]); 29] = [
             "policy",
             "rewrite",
             "run_id",
+            "table",
             "version",
         ],
     ),
     (
         "schedule",
         &[
+            "action",
             "catalog",
             "clean",
             "clock",
             "commit",
             "config",
             "error",
+            "http_client",
             "inspect",
             "permit",
             "plan",
@@ -71,7 +75,7 @@ const LAYERS: [(&str, &[&str]); 29] = [
             "telemetry",
         ],
     ),
-    ("server", &["clock", "error", "policy", "report", "telemetry"]),
+    ("server", &["clock", "error", "report", "table", "telemetry"]),
     ("reload", &["clock", "config", "error", "report", "schedule"]),
     (
         "daemon",
@@ -83,19 +87,20 @@ const LAYERS: [(&str, &[&str]); 29] = [
             "inspect",
             "leader",
             "permit",
-            "policy",
             "reload",
             "report",
             "rewrite",
             "schedule",
             "server",
+            "table",
             "telemetry",
         ],
     ),
-    ("sandbox", &["catalog", "clock", "error", "meta", "storage"]),
+    ("sandbox", &["catalog", "clock", "error", "meta", "storage", "table"]),
     (
         "cli",
         &[
+            "action",
             "clean",
             "clock",
             "config",
@@ -108,6 +113,7 @@ const LAYERS: [(&str, &[&str]); 29] = [
             "rewrite",
             "sandbox",
             "schedule",
+            "table",
             "telemetry",
             "version",
         ],
@@ -118,7 +124,7 @@ const LAYERS: [(&str, &[&str]); 29] = [
 
 /// Single files that may use more. Events turn what the scheduler says into metrics, health and printed lines.
 const EXCEPTIONS: [(&str, &[&str]); 2] = [
-    ("src/report/events.rs", &["cli", "config", "schedule", "server"]),
+    ("src/report/events/mod.rs", &["cli", "config", "schedule", "server"]),
     ("src/report/events/records.rs", &["cli", "schedule"]),
 ];
 
@@ -298,8 +304,8 @@ fn each_action_has_one_word_everywhere() {
     let page = metrics.gather().expect("a page");
     for action in Action::ALL {
         let word = action.as_str();
-        let file = root().join("src/plan").join(format!("{}.rs", word.replace('-', "_")));
-        assert!(file.exists(), "the planner of {word}");
+        let file = root().join("src/plan").join(word.replace('-', "_"));
+        assert!(file.is_dir() || file.with_extension("rs").exists(), "the planner of {word}");
         assert!(read("src/config/policy_file.rs").contains(&format!("\"{word}\"")), "the section {word} is read");
         assert!(read("src/policy/setting.rs").contains(&format!("\"{word}.enabled\"")), "{word} can be switched off");
         assert!(read("config/icewright.toml").contains(&format!("[defaults.{word}]")), "{word} in the example");

@@ -6,8 +6,9 @@ use std::time::Duration;
 use icewright::cli::check::check;
 use icewright::config::{Auth, Config, Loaded, Secret};
 use icewright::policy::{
-    CommitInterval, PartitionSelection, ResolvedPolicy, Schedule, Setting, Span, TableName, TablePolicy, Window,
+    CommitInterval, PartitionSelection, ResolvedPolicy, Schedule, Setting, Span, TablePolicy, Window,
 };
+use icewright::table::TableName;
 use proptest::prelude::*;
 
 fn shipped(name: &str) -> PathBuf {

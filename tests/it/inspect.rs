@@ -7,10 +7,10 @@ use iceberg::spec::{
     DataContentType, DataFile, FormatVersion, ManifestContentType, ManifestFile, ManifestStatus, Struct,
 };
 use iceberg::spec::{Literal, ManifestEntry};
-use icewright::catalog::LoadedTable;
+use icewright::catalog::TableHandle;
 use icewright::error::{Error, ErrorKind};
 use icewright::inspect::{ManifestCache, collect_partition_stats, collect_stats, inspect_table};
-use icewright::table::TableHandle;
+use icewright::table::LoadedTable;
 use icewright::testing::builder::{content_file, library_manifest, library_manifest_list, manifest_entry};
 use icewright::testing::{FaultyStore, MemoryCatalog, MemoryStore, Operation, StoreFault};
 use serde_json::json;

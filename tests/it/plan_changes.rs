@@ -1,7 +1,7 @@
 //! When a table counts as changed since its last compaction.
 
-use icewright::catalog::LoadedTable;
 use icewright::plan::changed_since_last_rewrite;
+use icewright::table::LoadedTable;
 use serde_json::{Value, json};
 
 use super::plan_support::{World, snapshot_json};

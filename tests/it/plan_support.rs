@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use iceberg::spec::{DataContentType, DataFileFormat, Datum, Literal, PrimitiveLiteral, PrimitiveType, Type};
-use icewright::catalog::LoadedTable;
 use icewright::plan::RewritePlan;
 use icewright::policy::{PartitionSelection, RewriteDataFilesPolicy, TablePolicy};
+use icewright::table::LoadedTable;
 use icewright::table::delete_index::without_target;
 use icewright::table::{FileEntry, PartitionTuple, TableState};
 use icewright::testing::builder::file_entry;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::Arc;
 
-use icewright::policy::TableName;
 use icewright::report::metrics::Metrics;
 use icewright::report::push::Pushgateway;
+use icewright::table::TableName;
 
 use crate::interop::process::{Process, free_port};
 use crate::support::command::{Lake, run};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use icewright::catalog::{Catalog, LoadedTable};
+use icewright::catalog::Catalog;
 use icewright::clock::SystemClock;
 use icewright::config::Config;
 use icewright::error::{Error, Result};
@@ -20,6 +20,7 @@ use icewright::schedule::fleet::{Fleet, Member, OpenStore};
 use icewright::schedule::settings::Settings;
 use icewright::server::{Liveness, Readiness};
 use icewright::storage::StoreRef;
+use icewright::table::LoadedTable;
 use icewright::testing::{MemoryCatalog, MemoryStore};
 use tempfile::TempDir;
 use tokio::sync::watch;

@@ -8,10 +8,11 @@ use arrow::array::{ArrayRef, StringArray};
 use iceberg::spec::{DataContentType, DataFile, DataFileBuilder, DataFileFormat, Literal, Operation, Struct};
 use iceberg::{NamespaceIdent, TableIdent, TableUpdate};
 use icewright::catalog::rest::{Auth, RestCatalog, RestCatalogConfig};
-use icewright::catalog::{Catalog, CommitOutcome, LoadedTable};
+use icewright::catalog::{Catalog, CommitOutcome};
 use icewright::clock::{Clock, SystemClock, snapshot_id};
 use icewright::meta::{Additions, SnapshotIdentity, prepare_additions};
 use icewright::storage::{self, StoreRef};
+use icewright::table::LoadedTable;
 
 use crate::interop::process::{Process, wait_for};
 use crate::rewrite::table::{batch, longs, parquet};

@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use icewright::catalog::rest::{Auth, MAX_RETRIES, RestCatalog};
-use icewright::catalog::{Catalog, CommitOutcome, RequestObserver};
+use icewright::catalog::{Catalog, CommitOutcome};
 use icewright::error::{Error, ErrorKind};
+use icewright::http_client::RequestObserver;
 
 use crate::rest_client::{catalog_server, commit, config_for, connect, empty_config, ident, oauth, table_answer};
 use crate::support::http_server::{HttpServer, Reply};

@@ -9,11 +9,13 @@ use bytes::Bytes;
 use futures::TryStreamExt;
 use iceberg::TableCreation;
 use iceberg::spec::{NestedField, PrimitiveType, Schema, TableMetadataBuilder, Type};
-use icewright::catalog::{LoadedTable, NoObserver, RequestObserver, StorageCredential, TableCredentials};
 use icewright::error::{Error, ErrorKind, Result};
+use icewright::http_client::{NoObserver, RequestObserver};
 use icewright::permit::WritePermit;
 use icewright::storage::delete_files::{Proof, delete_files};
-use icewright::storage::{self, CONDITIONAL_WRITES, CredentialSource, ListedFile, StoreRef};
+use icewright::storage::{self, CONDITIONAL_WRITES, CredentialSource, StoreRef};
+use icewright::table::ListedFile;
+use icewright::table::{LoadedTable, StorageCredential, TableCredentials};
 
 use crate::rest_observed::Seen;
 use crate::support::http_server::{HttpServer, Received, Reply};

@@ -7,10 +7,10 @@ use iceberg::TableUpdate;
 use iceberg::spec::*;
 
 use super::world::*;
-use crate::catalog::LoadedTable;
 use crate::commit::{CommitResult, commit_expire};
 use crate::error::ErrorKind;
 use crate::plan::ExpirePlan;
+use crate::table::LoadedTable;
 use crate::testing::CommitFault;
 
 async fn expire(world: &World, plan: &ExpirePlan) -> CommitResult {

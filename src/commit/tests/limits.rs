@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::world::*;
+use crate::catalog::TableHandle;
 use crate::clock::{Clock, Deadline};
 use crate::commit::{CommitContext, CommitLimit, RunLimit, StartSnapshot, commit_rewrite};
 use crate::error::ErrorKind;
 use crate::rewrite::RewriteResult;
-use crate::table::TableHandle;
 use crate::testing::{CommitFault, FaultyStore, Operation, StoreFault};
 
 const HOUR: Duration = Duration::from_secs(3600);

@@ -10,7 +10,7 @@ use crate::error::ErrorKind;
 use crate::run_id::{RunId, SUMMARY_ACTION, SUMMARY_RUN_ID};
 use crate::storage::Store;
 
-fn property<'a>(snapshot: &'a crate::catalog::Snapshot, key: &str) -> Option<&'a str> {
+fn property<'a>(snapshot: &'a crate::table::Snapshot, key: &str) -> Option<&'a str> {
     snapshot.summary().additional_properties.get(key).map(String::as_str)
 }
 

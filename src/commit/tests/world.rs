@@ -7,13 +7,15 @@ use std::time::Duration;
 use iceberg::spec::*;
 use iceberg::{TableCreation, TableIdent};
 
-use crate::catalog::{Catalog, CommitOutcome, LoadedTable};
+use crate::catalog::TableHandle;
+use crate::catalog::{Catalog, CommitOutcome};
 use crate::clock::{Clock, snapshot_id};
 use crate::commit::*;
 use crate::meta::{Additions, SnapshotIdentity, prepare_additions, read_manifest, read_manifest_list};
 use crate::rewrite::RewriteResult;
 use crate::run_id::RunId;
-use crate::table::{FileEntry, TableHandle, TableState, name_referenced_files};
+use crate::table::LoadedTable;
+use crate::table::{FileEntry, TableState, name_referenced_files};
 use crate::testing::{MemoryCatalog, MemoryStore, SetClock, builder};
 
 const LOCATION: &str = "mem://b/t";

@@ -13,9 +13,9 @@ use iceberg::spec::*;
 use uuid::Uuid;
 
 use super::*;
-use crate::catalog::LoadedTable;
 use crate::error::ErrorKind;
 use crate::storage::Store;
+use crate::table::LoadedTable;
 use crate::table::{FileEntry, PartitionValues};
 use crate::testing::MemoryStore;
 use crate::testing::builder::{self, content_file};

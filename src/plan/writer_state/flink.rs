@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Span, Writer, writers};
-use crate::catalog::SnapshotRef;
+use crate::table::SnapshotRef;
 
 /// A job commits at least once in so many checkpoints, also when it has nothing to commit. Flink's default is 10.
 const CHECKPOINTS_BETWEEN_COMMITS: i64 = 100;

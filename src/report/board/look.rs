@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::view::{Sample, SizesView, SnapshotView};
-use crate::catalog::LoadedTable;
 use crate::inspect::{PartitionStats, TableStats};
 use crate::policy::ResolvedPolicy;
 use crate::run_id::{RunId, SUMMARY_RUN_ID};
+use crate::table::LoadedTable;
 
 /// Snapshots shown of a table.
 const SNAPSHOTS_MAX: usize = 200;

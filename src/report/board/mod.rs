@@ -23,12 +23,12 @@ use view::{TableList, TableView};
 
 use crate::config::{Loaded, Problem, Problems};
 use crate::inspect::ManifestCache;
-use crate::policy::TableName;
 use crate::report::health::{Health, Reason};
 use crate::report::kept::kept;
 use crate::report::metrics::RunRecord;
 use crate::rewrite::Progress;
 use crate::rewrite::memory::MemoryBudget;
+use crate::table::TableName;
 use crate::version;
 
 /// What is shown. Everything is packed before the state is locked and unpacked after that: the scheduler waits for the lock.

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::look::{Look, snapshots};
 use super::pack::Packed;
 use super::view::{Doing, Next, Pause, Planned, ProgressView, RunEntry, Sample, SizesView, TableSummary, TableView};
+use crate::action::Action;
 use crate::inspect::TableStats;
-use crate::policy::TableName;
-use crate::report::Action;
 use crate::report::health::{Health, Reason};
 use crate::rewrite::Progress;
+use crate::table::TableName;
 
 /// Samples kept of a table.
 const SAMPLES_MAX: usize = 500;

@@ -5,14 +5,14 @@ use iceberg::{NamespaceIdent, TableIdent};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::catalog::LoadedTable;
+use crate::action::{Action, Outcome};
 use crate::clock::PhaseTimes;
 use crate::inspect::{PartitionStats, TableStats};
 use crate::policy::{PolicySet, ResolvedPolicy};
 use crate::report::metrics::RunCounts;
 use crate::report::run_report::RewriteReport;
-use crate::report::{Action, Outcome};
 use crate::run_id::SUMMARY_RUN_ID;
+use crate::table::LoadedTable;
 use crate::testing::{MemoryCatalog, MemoryStore};
 
 const RUN: &str = "01a22a6e-4273-75e4-99f9-618e653259d5";

@@ -6,11 +6,11 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+use crate::action::{Action, Outcome};
 use crate::inspect::{PartitionStats, SizeBucket, SizeHistogram, TableStats};
 use crate::policy::SettingValue;
 use crate::report::health::{Health, Reason};
 use crate::report::metrics::RunCounts;
-use crate::report::{Action, Outcome};
 
 /// The process as a whole.
 #[derive(Debug, Clone, Serialize, ToSchema)]

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use serde_json::value::to_raw_value;
 
+use crate::action::Action;
 use crate::clean::{ExpireReport, OrphanReport};
 use crate::cli::print;
-use crate::policy::TableName;
-use crate::report::Action;
 use crate::report::board::Ran;
 use crate::report::metrics::{Metrics, RunCounts, RunRecord, Stored};
 use crate::report::run_report::RewriteReport;
 use crate::schedule::run_table::{CleanUpReport, StepReport};
+use crate::table::TableName;
 
 /// Counts what a step did.
 pub fn record_step(metrics: &Metrics, name: &TableName, report: &StepReport, finished_ms: i64) {

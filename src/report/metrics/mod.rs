@@ -31,7 +31,7 @@ use sizes::SizeCollector;
 use slots::{Slot, Slots};
 
 use crate::error::{Error, Result};
-use crate::policy::TableName;
+use crate::table::TableName;
 
 /// Every metric of the process. All functions may be called from any thread.
 pub struct Metrics {

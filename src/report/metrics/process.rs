@@ -5,7 +5,7 @@ use super::operating_system::ProcessMetrics;
 use super::records::{Memory, Queue};
 use super::series::extra_labels;
 use super::{ALL, Metrics, flag, seconds};
-use crate::catalog::RequestObserver;
+use crate::http_client::RequestObserver;
 use crate::version;
 
 impl Metrics {

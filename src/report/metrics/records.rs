@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::action::{Action, Outcome};
 use crate::clock::PhaseTimes;
-use crate::report::{Action, Outcome};
 
 /// Where a table is in its round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -7,9 +7,9 @@ use super::Metrics;
 use super::definitions::{self, ALL, Definition, Kind, OPERATIONS};
 use super::operating_system::ProcessMetrics;
 use super::records::Step;
+use crate::action::{Action, Outcome};
 use crate::inspect::TableStats;
 use crate::report::health::ReasonKind;
-use crate::report::{Action, Outcome};
 
 /// Series at most. With `t` tables that have their own, `c` configured catalogs, of which `o` have more tables than that:
 /// `t x table + c x catalog + o x other + process`.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::policy::TableName;
+use crate::table::TableName;
 
 /// The label value that stands for the tables without series of their own.
 pub(super) const OTHER: &str = "_other";

@@ -4,11 +4,11 @@ use super::definitions::{self, Definition};
 use super::records::{Backoff, RunRecord, Step, Stored};
 use super::slots::Slot;
 use super::{Labels, Metrics, encode, flag, seconds, series};
+use crate::action::{Action, Outcome};
 use crate::error::Result;
 use crate::inspect::TableStats;
-use crate::policy::TableName;
 use crate::report::health::ReasonKind;
-use crate::report::{Action, Outcome};
+use crate::table::TableName;
 
 impl Metrics {
     /// Shows what inspection found.

@@ -5,11 +5,11 @@ use proptest::prelude::*;
 
 use super::definitions::{OPERATIONS, request_outcomes};
 use super::*;
-use crate::catalog::RequestObserver;
+use crate::action::{Action, Outcome};
 use crate::clock::PhaseTimes;
+use crate::http_client::RequestObserver;
 use crate::inspect::{SizeHistogram, TableStats};
 use crate::report::health::ReasonKind;
-use crate::report::{Action, Outcome};
 
 fn table(name: &str) -> TableName {
     name.parse().expect(name)

@@ -7,7 +7,6 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::catalog::LoadedTable;
 use crate::clock::{Clock, SystemClock};
 use crate::plan::FileGroup;
 use crate::rewrite::delete_mask::GroupDeletes;
@@ -17,6 +16,7 @@ use crate::rewrite::schema::arrow_schema;
 use crate::rewrite::writer::OwnOutputs;
 use crate::rewrite::{MemoryBudget, Progress, RewriteContext};
 use crate::run_id::RunId;
+use crate::table::LoadedTable;
 use crate::testing::MemoryStore;
 
 /// A rewrite of a table of the columns `id` and `k`, partitioned by the identity of `k`, that has no inputs yet.

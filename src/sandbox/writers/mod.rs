@@ -23,11 +23,12 @@ pub use self::orders::expected_orders;
 pub use self::server_logs::expected_server_logs;
 pub use self::tables::create_tables;
 use crate::catalog::rest::{Auth, RestCatalog, RestCatalogConfig};
-use crate::catalog::{Catalog, CommitOutcome, LoadedTable, Metadata};
+use crate::catalog::{Catalog, CommitOutcome};
 use crate::clock::{Clock, SystemClock, snapshot_id};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::meta::{Additions, SnapshotIdentity, prepare_additions};
 use crate::storage::{self, StoreRef};
+use crate::table::{LoadedTable, Metadata};
 
 /// The namespace of both tables.
 pub const NAMESPACE: &str = "shop";

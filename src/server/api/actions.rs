@@ -13,9 +13,9 @@ use utoipa::ToSchema;
 use super::admin::Admin;
 use super::json::{Body, Named};
 use super::problem::Problem;
-use crate::policy::TableName;
 use crate::report::board::view::Pause;
 use crate::server::ServerState;
+use crate::table::TableName;
 
 /// Plans made at the same time.
 const PLANS_MAX: usize = 2;

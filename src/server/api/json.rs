@@ -19,9 +19,9 @@ use utoipa::{IntoParams, IntoResponses};
 
 use super::problem::{Problem, described};
 use crate::error::Error;
-use crate::policy::TableName;
 use crate::report::board::view::{TableList, TableView};
 use crate::server::ServerState;
+use crate::table::TableName;
 
 /// A table that is maintained, by the name in the path.
 pub(super) struct Named(pub(super) TableName);

@@ -27,9 +27,9 @@ pub use document::document;
 use problem::Problem;
 
 use crate::error::Result;
-use crate::policy::TableName;
 use crate::report::board::Board;
 use crate::server::{Aside, ServerState};
+use crate::table::TableName;
 
 /// Bytes of a request's body at most.
 const BODY_MAX: usize = 64 * 1024;

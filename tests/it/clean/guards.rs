@@ -12,7 +12,8 @@ use icewright::clean::{ExpireOutcome, Needs, OrphanRequest, Suspects, remove_orp
 use icewright::clock::{Clock, SystemClock};
 use icewright::error::Result;
 use icewright::plan::remove_orphan_files::{Garbage, Kept};
-use icewright::storage::{ListedFile, Store, StoreRef, StoreWriter};
+use icewright::storage::{Store, StoreRef, StoreWriter};
+use icewright::table::ListedFile;
 use icewright::testing::{Operation, StoreFault};
 use serde_json::json;
 

@@ -1,9 +1,9 @@
 //! Tables that the library cannot read, or reads in part: expiry and the search for garbage need none of it.
 
-use icewright::catalog::LoadedTable;
 use icewright::clean::{ExpireOutcome, FileKind};
 use icewright::error::ErrorKind;
 use icewright::inspect::{ManifestCache, collect_partition_stats, collect_stats, inspect_table};
+use icewright::table::LoadedTable;
 use serde_json::{Value, json};
 
 use super::world::{HOUR, World};

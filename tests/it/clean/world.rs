@@ -9,6 +9,7 @@ use iceberg::spec::{
     SchemaRef, Struct,
 };
 use iceberg::{NamespaceIdent, TableIdent};
+use icewright::catalog::TableHandle;
 use icewright::clean::{
     Answer, CANDIDATES_PER_RUN, Elsewhere, ExpireReport, OrphanReport, OrphanRequest, Refused, Suspects,
     expire_snapshots, find_orphan_files, remove_orphan_files,
@@ -19,7 +20,6 @@ use icewright::plan::ExpirePlan;
 use icewright::plan::expire_snapshots::plan_expire_snapshots;
 use icewright::policy::{CommitInterval, Schedule, TablePolicy};
 use icewright::run_id::RunId;
-use icewright::table::TableHandle;
 use icewright::testing::builder::{content_file, library_manifest, library_manifest_list, manifest_entry};
 use icewright::testing::{FaultyStore, MemoryCatalog, MemoryStore};
 use serde_json::{Value, json};

@@ -9,14 +9,15 @@ use arrow::datatypes::Int64Type;
 use iceberg::io::{FileIO, FileIOBuilder, LocalFsStorageFactory};
 use iceberg::spec::{DataContentType, DataFile, Datum, FormatVersion, ManifestList, Struct};
 use iceberg::{NamespaceIdent, TableIdent};
+use icewright::catalog::Catalog as _;
 use icewright::catalog::rest::{Auth, RestCatalog, RestCatalogConfig};
-use icewright::catalog::{Catalog as _, LoadedTable};
 use icewright::sandbox::catalog::Fault;
 use icewright::sandbox::writers::{
     Expected, NAMESPACE, ORDERS, SERVER_LOGS, begin, committed, create_tables, expected_orders, expected_server_logs,
     write_once,
 };
 use icewright::storage::{self, StoreRef};
+use icewright::table::LoadedTable;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use tokio_util::sync::CancellationToken;
 

@@ -47,7 +47,7 @@ async fn odd_names_are_found_by_their_encoded_text() {
     for name in odd {
         let view = api.view(&path_of(name)).await;
         assert_eq!(view["table"], name);
-        let parsed: icewright::policy::TableName = name.parse().expect("a name");
+        let parsed: icewright::table::TableName = name.parse().expect("a name");
         assert_eq!((view["catalog"].as_str(), view["name"].as_str()), (Some("lake"), Some(parsed.table.as_str())));
         assert_eq!(view["namespace"], parsed.namespace_text());
     }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use icewright::error::{Error, Result};
-use icewright::policy::TableName;
 use icewright::schedule::control::Control;
 use icewright::server::Operate;
+use icewright::table::TableName;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use icewright::report::Outcome;
+use icewright::action::Outcome;
 use icewright::testing::CommitFault;
 
 use super::scheduler::{Daemon, grown, until};

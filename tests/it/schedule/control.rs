@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use icewright::catalog::Catalog;
 use icewright::error::ErrorKind;
-use icewright::policy::TableName;
+use icewright::table::TableName;
 use icewright::testing::{CommitFault, Operation, StoreFault};
 
 use super::scheduler::{Daemon, grown, until};

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use icewright::catalog::Catalog;
 use icewright::catalog::rest::{Auth, RestCatalog, RestCatalogConfig};
-use icewright::catalog::{Catalog, NoObserver};
 use icewright::config::Config;
+use icewright::http_client::NoObserver;
 use icewright::permit::WritePermit;
 use icewright::schedule::fleet::{ConfiguredStores, OpenStore};
 use icewright::schedule::run_table::{Run, StepReport, Subject, clean_up_step};

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
-use icewright::catalog::{Catalog, CommitOutcome, LoadedTable, MaySend};
+use icewright::catalog::{Catalog, CommitOutcome, MaySend};
 use icewright::error::{Error, ErrorKind, Result};
 use icewright::schedule::fleet::{Member, OpenStore};
 use icewright::storage::StoreRef;
+use icewright::table::LoadedTable;
 use icewright::testing::MemoryCatalog;
 
 use super::world::{Lake, ident};

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures::future::join_all;
+use icewright::action::Outcome;
 use icewright::clean::{ExpireReport, OrphanReport, Refused};
 use icewright::error::{Error, ErrorKind};
 use icewright::plan::remove_orphan_files::Kept;
-use icewright::policy::TableName;
-use icewright::report::Outcome;
 use icewright::schedule::fleet::{Fleet, Member};
 use icewright::schedule::plan_table::{ActionPlan, plan_table};
 use icewright::schedule::run_table::{CleanUpReport, Run, StepReport, Subject, clean_up_step};
+use icewright::table::TableName;
 use icewright::testing::{MemoryCatalog, Operation};
 
 use super::lying::{Ask, Lie, Told, lies, member, missing, other_namespace, space};

@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use futures::FutureExt;
 use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
-use icewright::catalog::{Catalog, CommitOutcome, DeclaredPaths, LoadedTable, MaySend};
+use icewright::catalog::{Catalog, CommitOutcome, MaySend};
 use icewright::error::Result;
 use icewright::policy::PolicySet;
 use icewright::run_id::RunId;
 use icewright::schedule::fleet::{Fleet, Member};
 use icewright::schedule::settings::Settings;
+use icewright::table::{DeclaredPaths, LoadedTable};
 use icewright::testing::{CommitFault, MemoryCatalog, Operation, StoreFault};
 use tokio::sync::watch;
 

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
-use icewright::catalog::{Catalog, CommitOutcome, LoadedTable, MaySend};
+use icewright::catalog::{Catalog, CommitOutcome, MaySend};
 use icewright::error::{Error, ErrorKind, Result};
-use icewright::policy::TableName;
 use icewright::schedule::fleet::Fleet;
+use icewright::table::LoadedTable;
+use icewright::table::TableName;
 use icewright::testing::MemoryCatalog;
 
 use super::scheduler::{Daemon, grown, until};

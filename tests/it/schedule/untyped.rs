@@ -1,6 +1,6 @@
 //! Tables with columns that this version does not know, beside ordinary ones.
 
-use icewright::policy::TableName;
+use icewright::table::TableName;
 use serde_json::json;
 
 use super::scheduler::{Daemon, grown, until};

@@ -415,5 +415,4 @@ fn plans_do_not_depend_on_the_order_of_snapshots_in_the_metadata() {
     assert_eq!(first, second);
 }
 
-#[path = "expire_snapshots_writers_tests.rs"]
 mod writers;

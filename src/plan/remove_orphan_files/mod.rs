@@ -14,11 +14,11 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
-use super::file_names::{self, WriterProgress, checksum_subject, file_name};
-use crate::catalog::LoadedTable;
 use crate::error::Result;
 use crate::run_id::RunId;
-use crate::storage::ListedFile;
+use crate::table::ListedFile;
+use crate::table::LoadedTable;
+use crate::table::file_names::{self, WriterProgress, checksum_subject, file_name};
 use crate::table::references::{CLOCK_SKEW_LIMIT_MS, flink_job_ids, metadata_files};
 
 const HOUR_MS: i64 = 60 * 60 * 1000;
@@ -344,5 +344,4 @@ fn garbage(path: &str, rules: &OrphanRules, evidence: &Evidence<'_>) -> Result<R
 }
 
 #[cfg(test)]
-#[path = "remove_orphan_files_tests.rs"]
 mod tests;

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::catalog::LoadedTable;
+use crate::table::LoadedTable;
 
 /// A document that the library reads.
 #[derive(Debug, Clone)]

@@ -283,5 +283,4 @@ impl Step {
 }
 
 #[cfg(test)]
-#[path = "due_tests.rs"]
 mod tests;

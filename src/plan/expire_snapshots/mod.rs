@@ -15,11 +15,11 @@ use iceberg::spec::{MAIN_BRANCH, SnapshotReference, SnapshotRetention};
 
 use super::writer_state::{UNKNOWN_KEPT_MS, Writer, branch_writers, is_over, shown, unknown_keys, writers};
 use super::{ExpirePlan, Skipped};
-use crate::catalog::{LoadedTable, Metadata, Snapshot, SnapshotRef};
 use crate::error::{Error, ErrorKind, Result};
 use crate::policy::{TablePolicy, human_duration};
 use crate::table::history::last_own_run;
 use crate::table::references::{clock_skew_ms, gc_enabled};
+use crate::table::{LoadedTable, Metadata, Snapshot, SnapshotRef};
 
 /// Snapshots that one run expires at most, so that a commit request stays small. The oldest go first.
 pub const SNAPSHOTS_PER_RUN: usize = 10_000;
@@ -410,5 +410,4 @@ fn limit(plan: &mut ExpirePlan) {
 }
 
 #[cfg(test)]
-#[path = "expire_snapshots_tests.rs"]
 mod tests;

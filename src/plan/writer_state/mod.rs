@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use iceberg::spec::Summary;
 pub(super) use known::writers;
 
-use crate::catalog::SnapshotRef;
+use crate::table::SnapshotRef;
 use crate::table::references::FLINK_CHECKPOINT_ID;
 
 /// How long a snapshot stays whose summary has a key that nothing is known of.

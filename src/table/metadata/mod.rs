@@ -355,5 +355,4 @@ fn snapshot(json: SnapshotJson, version: FormatVersion) -> Option<Snapshot> {
 }
 
 #[cfg(test)]
-#[path = "metadata_tests.rs"]
 mod tests;

@@ -11,14 +11,13 @@ use std::time::Duration;
 pub use records::record_step;
 use records::records;
 
+use crate::action::Action;
 use crate::cli::print;
 use crate::clock::PhaseTimes;
 use crate::config::{Loaded, Problems};
 use crate::error::{Error, ErrorKind};
 use crate::inspect::{PartitionStats, TableStats};
 use crate::plan::RewritePlan;
-use crate::policy::TableName;
-use crate::report::Action;
 use crate::report::board::view::{self, Doing, QueueStatus};
 use crate::report::board::{Board, Look, Ran};
 use crate::report::catalogs::{Catalogs, Judged};
@@ -33,6 +32,7 @@ use crate::schedule::due::{NextStep, Step};
 use crate::schedule::plan_table::{ActionPlan, TablePlan, nothing_to_rewrite, outline};
 use crate::schedule::run_table::{Run, StepDone, StepReport, Subject};
 use crate::server::{Liveness, Readiness};
+use crate::table::TableName;
 
 /// Time passes while nothing happens to a table, so its health is judged anew this often.
 const JUDGE_EVERY_MS: i64 = 10_000;

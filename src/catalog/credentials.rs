@@ -1,0 +1,26 @@
+//! New credentials for a table's files, from the catalog that lent them.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use iceberg::TableIdent;
+
+use super::Catalog;
+use crate::error::Result;
+use crate::storage::CredentialSource;
+use crate::table::TableCredentials;
+
+/// Asks the catalog that lent them.
+pub struct CatalogCredentials {
+    /// The catalog.
+    pub catalog: Arc<dyn Catalog>,
+    /// The table.
+    pub table: TableIdent,
+}
+
+#[async_trait]
+impl CredentialSource for CatalogCredentials {
+    async fn fetch(&self) -> Result<TableCredentials> {
+        self.catalog.load_credentials(&self.table).await
+    }
+}
