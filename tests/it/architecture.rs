@@ -39,6 +39,7 @@ const LAYERS: [(&str, &[&str]); 30] = [
         &[
             "action",
             "catalog",
+            "clean",
             "clock",
             "config",
             "error",
