@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use iceberg::spec::{DataContentType, TableMetadata};
 
-use super::skips::{Reason, Skips};
+use super::skips::{SkipReason, Skips};
 use crate::table::{FileEntry, PartitionTuple, TableState};
 
 /// What is in doubt in a snapshot, and the deletes that are not.
 pub(super) struct Doubtful<'a> {
     /// Partitions that stay as they are as a whole.
-    partitions: HashMap<&'a PartitionTuple, Reason>,
+    partitions: HashMap<&'a PartitionTuple, SkipReason>,
     /// Deletes in doubt by what they reach, each with the newest sequence number and the reason of the first.
-    everywhere: Option<(i64, Reason)>,
-    in_partition: HashMap<&'a PartitionTuple, (i64, Reason)>,
-    by_path: HashMap<&'a str, Reason>,
+    everywhere: Option<(i64, SkipReason)>,
+    in_partition: HashMap<&'a PartitionTuple, (i64, SkipReason)>,
+    by_path: HashMap<&'a str, SkipReason>,
     /// Delete files whose meaning is certain.
     pub(super) usable_deletes: Vec<Arc<FileEntry>>,
 }
@@ -58,9 +58,9 @@ impl<'a> Doubtful<'a> {
     }
 
     /// Whatever the delete may reach is in doubt.
-    fn doubt_delete(&mut self, delete: &'a FileEntry, metadata: &TableMetadata, reason: Reason) {
+    fn doubt_delete(&mut self, delete: &'a FileEntry, metadata: &TableMetadata, reason: SkipReason) {
         let sequence = delete.data_sequence_number;
-        let widen = |known: &mut (i64, Reason)| known.0 = known.0.max(sequence);
+        let widen = |known: &mut (i64, SkipReason)| known.0 = known.0.max(sequence);
         let spec = metadata.partition_spec_by_id(delete.partition.spec_id);
         let names = delete.referenced_data_file.as_deref();
         match (spec, delete.content, names) {
@@ -78,8 +78,8 @@ impl<'a> Doubtful<'a> {
     }
 
     /// Why a data file has to be left out, if it has.
-    pub(super) fn reason(&self, file: &FileEntry) -> Option<Reason> {
-        let reached = |(newest, reason): &(i64, Reason)| (*newest >= file.data_sequence_number).then_some(*reason);
+    pub(super) fn reason(&self, file: &FileEntry) -> Option<SkipReason> {
+        let reached = |(newest, reason): &(i64, SkipReason)| (*newest >= file.data_sequence_number).then_some(*reason);
         let partition = self.partitions.get(&*file.partition).copied();
         partition
             .or_else(|| self.everywhere.as_ref().and_then(reached))
@@ -102,14 +102,14 @@ fn live_twice(state: &TableState) -> HashSet<Key<'_>> {
     all.map(|file| key(file)).filter(|key| !seen.insert(*key)).collect()
 }
 
-type Doubt = Option<(Reason, String)>;
+type Doubt = Option<(SkipReason, String)>;
 
 fn doubt_of_data(file: &FileEntry, metadata: &TableMetadata, twice: &HashSet<Key<'_>>) -> Doubt {
     let path = &file.file_path;
     if twice.contains(&key(file)) {
-        return Some((Reason::DuplicatePath, path.to_string()));
+        return Some((SkipReason::DuplicatePath, path.to_string()));
     }
-    let invalid = |what: String| Some((Reason::InvalidEntry, format!("{path} {what}")));
+    let invalid = |what: String| Some((SkipReason::InvalidEntry, format!("{path} {what}")));
     if file.content != DataContentType::Data {
         return invalid("is a delete file in a data manifest".into());
     }
@@ -124,9 +124,9 @@ fn doubt_of_delete(
 ) -> Doubt {
     let path = &file.file_path;
     if twice.contains(&key(file)) {
-        return Some((Reason::DuplicatePath, path.to_string()));
+        return Some((SkipReason::DuplicatePath, path.to_string()));
     }
-    let invalid = |what: String| Some((Reason::InvalidEntry, format!("{path} {what}")));
+    let invalid = |what: String| Some((SkipReason::InvalidEntry, format!("{path} {what}")));
     if let Some(what) = unknown_spec(file, metadata).or_else(|| fault(file)) {
         return invalid(what);
     }

@@ -18,7 +18,7 @@ use crate::table::PartitionTuple;
 
 /// What the selection says about a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum PartitionVerdict {
     Selected,
     NotSelected,
     /// The files' spec has no such field.
@@ -29,7 +29,7 @@ pub(super) enum Verdict {
 
 /// A resolved selection.
 #[derive(Debug)]
-pub(super) enum Selection {
+pub(super) enum SelectedPartitions {
     All,
     /// Tests by spec id; `None` for a spec that lacks a field.
     Tests(HashMap<i32, Option<Vec<Test>>>),
@@ -69,13 +69,13 @@ impl Reader {
 }
 
 /// What tests are resolved against.
-struct Clock {
+struct WindowClock {
     zone: TimeZone,
     now_ms: i64,
     commit_interval: Duration,
 }
 
-impl Selection {
+impl SelectedPartitions {
     /// [`ErrorKind::Config`] if a column is no partition column of the current spec or its type does not suit the test.
     pub(super) fn resolve(
         selection: &PartitionSelection,
@@ -88,7 +88,7 @@ impl Selection {
             return Ok(Self::All);
         }
         let zone = TimeZone::get(time_zone).map_err(|e| config(format!("time-zone {time_zone:?} is unknown: {e}")))?;
-        let clock = Clock { zone, now_ms, commit_interval };
+        let clock = WindowClock { zone, now_ms, commit_interval };
         let current = metadata.default_partition_spec();
         let schema = metadata.current_schema();
         let Some(current_tests) = tests_for(selection, current, schema, &clock)? else {
@@ -103,32 +103,34 @@ impl Selection {
         Ok(Self::Tests(by_spec))
     }
 
-    pub(super) fn verdict(&self, partition: &PartitionTuple) -> Verdict {
+    pub(super) fn verdict(&self, partition: &PartitionTuple) -> PartitionVerdict {
         let Self::Tests(by_spec) = self else {
-            return Verdict::Selected;
+            return PartitionVerdict::Selected;
         };
         let Some(Some(tests)) = by_spec.get(&partition.spec_id) else {
-            return Verdict::FieldMissing;
+            return PartitionVerdict::FieldMissing;
         };
-        let verdicts: Vec<Verdict> = tests.iter().map(|test| test.verdict(partition)).collect();
+        let verdicts: Vec<PartitionVerdict> = tests.iter().map(|test| test.verdict(partition)).collect();
         let found = |wanted| verdicts.contains(&wanted).then_some(wanted);
-        found(Verdict::NotSelected).or(found(Verdict::Unreadable)).unwrap_or(Verdict::Selected)
+        found(PartitionVerdict::NotSelected)
+            .or(found(PartitionVerdict::Unreadable))
+            .unwrap_or(PartitionVerdict::Selected)
     }
 }
 
 impl Test {
-    fn verdict(&self, partition: &PartitionTuple) -> Verdict {
+    fn verdict(&self, partition: &PartitionTuple) -> PartitionVerdict {
         let Some(Some(Literal::Primitive(value))) = partition.values.fields().get(self.index) else {
-            return Verdict::NotSelected;
+            return PartitionVerdict::NotSelected;
         };
         let selected = match &self.accept {
             Accept::Values(values) => values.contains(value),
             Accept::Times { reader, range } => match reader.read(value) {
                 Some(civil) => range.contains(civil),
-                None => return Verdict::Unreadable,
+                None => return PartitionVerdict::Unreadable,
             },
         };
-        if selected { Verdict::Selected } else { Verdict::NotSelected }
+        if selected { PartitionVerdict::Selected } else { PartitionVerdict::NotSelected }
     }
 }
 
@@ -137,7 +139,7 @@ fn tests_for(
     selection: &PartitionSelection,
     spec: &PartitionSpec,
     schema: &Schema,
-    clock: &Clock,
+    clock: &WindowClock,
 ) -> Result<Option<Vec<Test>>> {
     let field_of = |column: &str| find_field(spec, schema, column);
     match selection {
@@ -158,13 +160,13 @@ fn tests_for(
 }
 
 /// A partition field with its place in the tuple and its source column's type.
-struct Found<'a> {
+struct SourceField<'a> {
     index: usize,
     field: &'a PartitionField,
     source: &'a PrimitiveType,
 }
 
-fn find_field<'a>(spec: &'a PartitionSpec, schema: &'a Schema, column: &str) -> Result<Option<Found<'a>>> {
+fn find_field<'a>(spec: &'a PartitionSpec, schema: &'a Schema, column: &str) -> Result<Option<SourceField<'a>>> {
     let live = |field: &PartitionField| field.transform != Transform::Void;
     let by_name = spec.fields().iter().position(|field| field.name == column && live(field));
     let index = match (by_name, schema.field_by_name(column)) {
@@ -188,10 +190,10 @@ fn find_field<'a>(spec: &'a PartitionSpec, schema: &'a Schema, column: &str) -> 
     };
     let field = &spec.fields()[index];
     let source = schema.field_by_id(field.source_id).and_then(|column| column.field_type.as_primitive_type());
-    Ok(source.map(|source| Found { index, field, source }))
+    Ok(source.map(|source| SourceField { index, field, source }))
 }
 
-fn window_test(found: &Found<'_>, window: Window, format: Option<&str>, clock: &Clock) -> Result<Test> {
+fn window_test(found: &SourceField<'_>, window: Window, format: Option<&str>, clock: &WindowClock) -> Result<Test> {
     let (reader, grain, in_utc) = time_reader(found, format)?;
     let (name, finest) = match window {
         Window::PreviousHour => ("previous-hour", Grain::Hour),
@@ -208,7 +210,7 @@ fn window_test(found: &Found<'_>, window: Window, format: Option<&str>, clock: &
     Ok(Test { index: found.index, accept: Accept::Times { reader, range } })
 }
 
-fn condition_test(found: &Found<'_>, test: &PartitionTest, clock: &Clock) -> Result<Test> {
+fn condition_test(found: &SourceField<'_>, test: &PartitionTest, clock: &WindowClock) -> Result<Test> {
     let (than, format, older) = match test {
         PartitionTest::Equal(texts) => {
             let values = texts.iter().map(|text| parse_value(found, text)).collect::<Result<Vec<_>>>()?;
@@ -227,7 +229,7 @@ fn condition_test(found: &Found<'_>, test: &PartitionTest, clock: &Clock) -> Res
 }
 
 /// How to read a field's values as times, how finely they tell time, and whether they count in UTC.
-fn time_reader(found: &Found<'_>, format: Option<&str>) -> Result<(Reader, Grain, bool)> {
+fn time_reader(found: &SourceField<'_>, format: Option<&str>) -> Result<(Reader, Grain, bool)> {
     use PrimitiveType as P;
     let in_utc = matches!(found.source, P::Timestamptz | P::TimestamptzNs);
     if format.is_some() && *found.source != P::String {
@@ -265,7 +267,7 @@ fn time_reader(found: &Found<'_>, format: Option<&str>) -> Result<(Reader, Grain
 }
 
 /// A value of the field's result type from text, written as Iceberg writes it in partition paths.
-fn parse_value(found: &Found<'_>, text: &str) -> Result<PrimitiveLiteral> {
+fn parse_value(found: &SourceField<'_>, text: &str) -> Result<PrimitiveLiteral> {
     use PrimitiveType as P;
     let bad = || config(format!("{text:?} is no value of partition field {}", describe(found)));
     let datum = |parsed: iceberg::Result<Datum>| parsed.map(|d| d.literal().clone()).map_err(|_| bad());
@@ -295,7 +297,7 @@ fn parse_value(found: &Found<'_>, text: &str) -> Result<PrimitiveLiteral> {
     }
 }
 
-fn describe(found: &Found<'_>) -> String {
+fn describe(found: &SourceField<'_>) -> String {
     format!("{:?} ({} of {})", found.field.name, found.field.transform, found.source)
 }
 
@@ -327,7 +329,7 @@ mod tests {
 
     fn parsed(source: PrimitiveType, transform: Transform, text: &str) -> Result<PrimitiveLiteral> {
         let field = PartitionField { source_id: 1, field_id: 1000, name: "f".into(), transform };
-        parse_value(&Found { index: 0, field: &field, source: &source }, text)
+        parse_value(&SourceField { index: 0, field: &field, source: &source }, text)
     }
 
     #[test]
@@ -391,13 +393,13 @@ mod tests {
         // 2025-04-01 00:10 in Seoul.
         let zone = TimeZone::get("Asia/Seoul").expect("zone");
         let now_ms = "2025-03-31T15:10:00Z".parse::<jiff::Timestamp>().expect("time").as_millisecond();
-        let clock = Clock { zone, now_ms, commit_interval: Duration::from_secs(60) };
+        let clock = WindowClock { zone, now_ms, commit_interval: Duration::from_secs(60) };
         let selected = |source: P, transform, value: PrimitiveLiteral| {
             let field = PartitionField { source_id: 1, field_id: 1000, name: "f".into(), transform };
-            let found = Found { index: 0, field: &field, source: &source };
+            let found = SourceField { index: 0, field: &field, source: &source };
             let test = window_test(&found, Window::PreviousDay, None, &clock).expect("valid");
             let values = std::iter::once(Some(Literal::Primitive(value))).collect();
-            test.verdict(&PartitionTuple { spec_id: 0, values }) == Verdict::Selected
+            test.verdict(&PartitionTuple { spec_id: 0, values }) == PartitionVerdict::Selected
         };
         let day = |date: &str| Datum::date_from_str(date).expect("date").literal().clone();
         assert!(selected(P::Date, Transform::Identity, day("2025-03-31")));

@@ -47,9 +47,9 @@ use iceberg::spec::{DataFileFormat, FormatVersion, TableMetadata};
 use super::bin_pack::pack;
 use super::doubtful::Doubtful;
 use super::new_spec::partitions_at_most;
-use super::partitions::{Selection, Verdict};
+use super::partitions::{PartitionVerdict, SelectedPartitions};
 use super::sizes::Sizes;
-use super::skips::{Reason, Skips};
+use super::skips::{SkipReason, Skips};
 use super::{FileGroup, RewritePlan, RewriteTask};
 use crate::error::{Error, ErrorKind, Result};
 use crate::policy::{RewriteDataFilesPolicy, RewriteJobOrder, TablePolicy};
@@ -89,7 +89,7 @@ pub fn plan_rewrite_data_files(
         ..RewritePlan::default()
     };
     if !options.enabled {
-        state.data_files.iter().for_each(|file| skips.add(Reason::Disabled, file));
+        state.data_files.iter().for_each(|file| skips.add(SkipReason::Disabled, file));
         plan.skipped = skips.finish(None, options.min_input_files);
         return Ok(plan);
     }
@@ -97,13 +97,14 @@ pub fn plan_rewrite_data_files(
     check_supported(state)?;
     check_options(options)?;
     if let Some(why) = unwritable_spec(metadata, metadata.default_partition_spec_id()) {
-        state.data_files.iter().for_each(|file| skips.add(Reason::PartitionSpecUnwritable, file));
+        state.data_files.iter().for_each(|file| skips.add(SkipReason::PartitionSpecUnwritable, file));
         plan.skipped = skips.finish(None, options.min_input_files);
         plan.skipped.iter_mut().for_each(|line| line.detail = format!("{why}; {}", line.detail));
         return Ok(plan);
     }
     let sizes = Sizes::resolve(options, metadata.properties())?;
-    let selection = Selection::resolve(&options.partitions, metadata, &policy.time_zone, commit_interval, now_ms)?;
+    let selection =
+        SelectedPartitions::resolve(&options.partitions, metadata, &policy.time_zone, commit_interval, now_ms)?;
     let doubtful = Doubtful::find(state, metadata, &mut skips);
     let judge = Judge { options, sizes: &sizes, metadata };
     let mut bins = Vec::new();
@@ -156,7 +157,12 @@ fn check_options(options: &RewriteDataFilesPolicy) -> Result<()> {
 }
 
 /// Selected Parquet files with their deletes, by pool; pools and their tasks in packing order.
-fn pools(state: &TableState, selection: &Selection, doubtful: &Doubtful<'_>, skips: &mut Skips) -> Result<Vec<Pool>> {
+fn pools(
+    state: &TableState,
+    selection: &SelectedPartitions,
+    doubtful: &Doubtful<'_>,
+    skips: &mut Skips,
+) -> Result<Vec<Pool>> {
     let index = DeleteIndex::build(state.loaded.typed()?, &doubtful.usable_deletes)?;
     let deletes_are_plain = doubtful.usable_deletes.iter().all(|file| unreadable(file).is_none());
     let current_spec = state.loaded.metadata.default_partition_spec_id();
@@ -168,10 +174,10 @@ fn pools(state: &TableState, selection: &Selection, doubtful: &Doubtful<'_>, ski
     let mut other_specs = Pool::default();
     for (partition, files) in by_partition {
         let reason = match selection.verdict(partition) {
-            Verdict::Selected => None,
-            Verdict::NotSelected => Some(Reason::PartitionNotSelected),
-            Verdict::FieldMissing => Some(Reason::PartitionFieldMissing),
-            Verdict::Unreadable => Some(Reason::PartitionValueUnreadable),
+            PartitionVerdict::Selected => None,
+            PartitionVerdict::NotSelected => Some(SkipReason::PartitionNotSelected),
+            PartitionVerdict::FieldMissing => Some(SkipReason::PartitionFieldMissing),
+            PartitionVerdict::Unreadable => Some(SkipReason::PartitionValueUnreadable),
         };
         if let Some(reason) = reason {
             files.iter().for_each(|file| skips.add(reason, file));
@@ -213,15 +219,15 @@ fn tasks(
         let delete_files = match index.for_data_file(file) {
             Ok(delete_files) => delete_files,
             Err(error) => {
-                skips.example(Reason::InvalidEntry, error.to_string());
-                skips.add(Reason::InvalidEntry, file);
+                skips.example(SkipReason::InvalidEntry, error.to_string());
+                skips.add(SkipReason::InvalidEntry, file);
                 continue;
             }
         };
         let unreadable_delete = || delete_files.iter().find_map(|delete| unreadable(delete));
         match if deletes_are_plain { None } else { unreadable_delete() } {
             None => tasks.push(RewriteTask { data_file: Arc::clone(file), delete_files }),
-            Some(Reason::Format) => skips.add(Reason::DeleteFormat, file),
+            Some(SkipReason::Format) => skips.add(SkipReason::DeleteFormat, file),
             Some(reason) => skips.add(reason, file),
         }
     }
@@ -229,11 +235,11 @@ fn tasks(
 }
 
 /// Why this version cannot read a file, if it cannot.
-fn unreadable(file: &FileEntry) -> Option<Reason> {
+fn unreadable(file: &FileEntry) -> Option<SkipReason> {
     match file.file_format {
-        _ if file.encrypted => Some(Reason::Encrypted),
+        _ if file.encrypted => Some(SkipReason::Encrypted),
         Some(DataFileFormat::Parquet) => None,
-        _ => Some(Reason::Format),
+        _ => Some(SkipReason::Format),
     }
 }
 
@@ -261,7 +267,7 @@ impl Judge<'_> {
             tasks.retain(|task| {
                 let picked = self.has_wrong_size(task) || self.has_too_many_deletes(task);
                 if !picked {
-                    skips.add(Reason::RightSize, &task.data_file);
+                    skips.add(SkipReason::RightSize, &task.data_file);
                 }
                 picked
             });
@@ -280,15 +286,15 @@ impl Judge<'_> {
     }
 
     /// Why a group is left alone.
-    fn not_worth_it(&self, bin: &Pool) -> Option<Reason> {
+    fn not_worth_it(&self, bin: &Pool) -> Option<SkipReason> {
         let options = self.options;
         let (files, bytes) = (bin.tasks.len(), input_bytes(&bin.tasks));
         let several = files > 1 && (files >= options.min_input_files || bytes > self.sizes.target_bytes);
         let single = || bin.tasks.iter().any(|task| self.is_too_large(task) || self.has_too_many_deletes(task));
         if !(options.rewrite_all || several || single()) {
-            return Some(if files == 1 { Reason::SingleFile } else { Reason::TooFewFiles });
+            return Some(if files == 1 { SkipReason::SingleFile } else { SkipReason::TooFewFiles });
         }
-        let otherwise = if bin.partition.is_some() { Reason::AlreadyCompacted } else { Reason::OtherSpec };
+        let otherwise = if bin.partition.is_some() { SkipReason::AlreadyCompacted } else { SkipReason::OtherSpec };
         (!self.gains(bin)).then_some(otherwise)
     }
 
@@ -361,9 +367,9 @@ impl Judge<'_> {
         bins.retain_mut(|bin| {
             if bin.tasks.len() > left {
                 let beyond = bin.tasks.split_off(left);
-                skips.add_all(Reason::TruncatedByMaxFiles, &beyond);
+                skips.add_all(SkipReason::TruncatedByMaxFiles, &beyond);
                 if bin.tasks.is_empty() || !self.gains(bin) {
-                    skips.add_all(Reason::TruncatedByMaxFiles, &bin.tasks);
+                    skips.add_all(SkipReason::TruncatedByMaxFiles, &bin.tasks);
                     return false;
                 }
             }

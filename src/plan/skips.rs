@@ -8,7 +8,7 @@ use crate::table::FileEntry;
 
 /// Why a data file is not in a plan, in the order of the questions asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Reason {
+pub(super) enum SkipReason {
     Disabled,
     PartitionSpecUnwritable,
     PartitionFieldMissing,
@@ -27,7 +27,7 @@ pub(super) enum Reason {
     TruncatedByMaxFiles,
 }
 
-impl Reason {
+impl SkipReason {
     /// The name in labels, goldens and reports.
     fn as_str(self) -> &'static str {
         match self {
@@ -103,31 +103,31 @@ impl Reason {
 
 /// Whether the reason of this name is a contradiction in the table's metadata.
 pub(super) fn is_doubt(name: &str) -> bool {
-    [Reason::DuplicatePath, Reason::InvalidEntry].iter().any(|reason| reason.as_str() == name)
+    [SkipReason::DuplicatePath, SkipReason::InvalidEntry].iter().any(|reason| reason.as_str() == name)
 }
 
 /// Counts of files left alone.
 #[derive(Debug, Default)]
 pub(super) struct Skips {
-    counts: BTreeMap<Reason, (usize, u64)>,
-    examples: BTreeMap<Reason, String>,
+    counts: BTreeMap<SkipReason, (usize, u64)>,
+    examples: BTreeMap<SkipReason, String>,
 }
 
 impl Skips {
-    pub(super) fn add(&mut self, reason: Reason, file: &FileEntry) {
+    pub(super) fn add(&mut self, reason: SkipReason, file: &FileEntry) {
         let (files, bytes) = self.counts.entry(reason).or_default();
         *files += 1;
         *bytes = bytes.saturating_add(file.file_size_bytes);
     }
 
-    pub(super) fn add_all(&mut self, reason: Reason, tasks: &[RewriteTask]) {
+    pub(super) fn add_all(&mut self, reason: SkipReason, tasks: &[RewriteTask]) {
         for task in tasks {
             self.add(reason, &task.data_file);
         }
     }
 
     /// Something to name beside a reason; the first by text, whatever the order in which they come.
-    pub(super) fn example(&mut self, reason: Reason, text: String) {
+    pub(super) fn example(&mut self, reason: SkipReason, text: String) {
         let known = self.examples.entry(reason).or_insert_with(|| text.clone());
         if text < *known {
             *known = text;
@@ -136,7 +136,7 @@ impl Skips {
 
     /// One line per reason. `sizes` explain the reasons about sizes.
     pub(super) fn finish(self, sizes: Option<&Sizes>, min_input_files: usize) -> Vec<Skipped> {
-        let line = |(reason, (files, bytes)): (Reason, (usize, u64))| Skipped {
+        let line = |(reason, (files, bytes)): (SkipReason, (usize, u64))| Skipped {
             reason: reason.as_str(),
             detail: match self.examples.get(&reason) {
                 Some(example) => format!("{}: {example}", reason.detail(sizes, min_input_files)),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::table::name::{TableName, Token, split_levels};
+use crate::table::name::{PatternToken, TableName, split_levels};
 
 /// A pattern of table names. `*` stands for any characters within one level, `**` for any number of whole levels (also
 /// none). Quoting is that of [`TableName`]; nothing is a wildcard in quotes.
@@ -19,7 +19,7 @@ pub struct TablePatterns(pub Vec<TablePattern>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Level {
     /// One level.
-    Glob(Vec<Token>),
+    Glob(Vec<PatternToken>),
     /// `**`.
     AnyLevels,
 }
@@ -38,9 +38,9 @@ impl TablePattern {
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut levels = Vec::new();
         for tokens in split_levels(text)? {
-            let stars = tokens.windows(2).any(|w| w == [Token::Star, Token::Star]);
+            let stars = tokens.windows(2).any(|w| w == [PatternToken::Star, PatternToken::Star]);
             match tokens.as_slice() {
-                [Token::Star, Token::Star] => levels.push(Level::AnyLevels),
+                [PatternToken::Star, PatternToken::Star] => levels.push(Level::AnyLevels),
                 _ if stars => return Err("`**` must be a level of its own".into()),
                 _ => levels.push(Level::Glob(tokens)),
             }
@@ -115,7 +115,7 @@ impl TablePattern {
         };
         Specificity {
             literal_levels: globs().filter(|tokens| literal(tokens).is_some()).count(),
-            literal_chars: globs().flatten().filter(|token| **token != Token::Star).count(),
+            literal_chars: globs().flatten().filter(|token| **token != PatternToken::Star).count(),
             fixed_depth: !self.levels.contains(&Level::AnyLevels),
         }
     }
@@ -129,8 +129,8 @@ impl TablePattern {
             .filter_map(|level| match level {
                 Level::Glob(tokens) => Some(tokens.iter().fold(String::new(), |mut text, token| {
                     match token {
-                        Token::Char(c) => text.push(*c),
-                        Token::Star => text.push_str(ANY),
+                        PatternToken::Char(c) => text.push(*c),
+                        PatternToken::Star => text.push_str(ANY),
                     }
                     text
                 })),
@@ -155,28 +155,28 @@ impl fmt::Display for TablePattern {
     }
 }
 
-fn literal(tokens: &[Token]) -> Option<String> {
+fn literal(tokens: &[PatternToken]) -> Option<String> {
     tokens
         .iter()
         .map(|token| match token {
-            Token::Char(c) => Some(*c),
-            Token::Star => None,
+            PatternToken::Char(c) => Some(*c),
+            PatternToken::Star => None,
         })
         .collect()
 }
 
 /// Wildcard match within a level: greedy, going back to the last star only, so linear in practice and never exponential.
-fn glob(tokens: &[Token], text: &str) -> bool {
+fn glob(tokens: &[PatternToken], text: &str) -> bool {
     let chars: Vec<char> = text.chars().collect();
     let (mut t, mut c) = (0, 0);
     let mut last_star: Option<(usize, usize)> = None;
     while c < chars.len() {
         match tokens.get(t) {
-            Some(Token::Star) => {
+            Some(PatternToken::Star) => {
                 last_star = Some((t, c));
                 t += 1;
             }
-            Some(Token::Char(wanted)) if *wanted == chars[c] => {
+            Some(PatternToken::Char(wanted)) if *wanted == chars[c] => {
                 t += 1;
                 c += 1;
             }
@@ -190,7 +190,7 @@ fn glob(tokens: &[Token], text: &str) -> bool {
             },
         }
     }
-    tokens[t..].iter().all(|token| *token == Token::Star)
+    tokens[t..].iter().all(|token| *token == PatternToken::Star)
 }
 
 #[cfg(test)]

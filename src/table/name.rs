@@ -16,7 +16,7 @@ const SPECIAL: &str = ".\"*?[]{}";
 
 /// A piece of a level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Token {
+pub(crate) enum PatternToken {
     /// This character.
     Char(char),
     /// An unquoted `*`.
@@ -24,7 +24,7 @@ pub(crate) enum Token {
 }
 
 /// Splits a dotted text into levels of tokens. Errors say what is wrong, not where.
-pub(crate) fn split_levels(text: &str) -> Result<Vec<Vec<Token>>, String> {
+pub(crate) fn split_levels(text: &str) -> Result<Vec<Vec<PatternToken>>, String> {
     let mut levels = Vec::new();
     let mut level = Vec::new();
     let mut quoted_empty = false;
@@ -37,10 +37,10 @@ pub(crate) fn split_levels(text: &str) -> Result<Vec<Vec<Token>>, String> {
                     match chars.next() {
                         Some('"') if chars.peek() == Some(&'"') => {
                             chars.next();
-                            level.push(Token::Char('"'));
+                            level.push(PatternToken::Char('"'));
                         }
                         Some('"') => break,
-                        Some(inner) => level.push(Token::Char(inner)),
+                        Some(inner) => level.push(PatternToken::Char(inner)),
                         None => return Err("a quote is not closed".into()),
                     }
                 }
@@ -52,11 +52,11 @@ pub(crate) fn split_levels(text: &str) -> Result<Vec<Vec<Token>>, String> {
                 levels.push(std::mem::take(&mut level));
                 quoted_empty = false;
             }
-            '*' => level.push(Token::Star),
+            '*' => level.push(PatternToken::Star),
             c if SPECIAL.contains(c) => {
                 return Err(format!("`{c}` is not a wildcard (only `*` and `**` are); quote the level to mean itself"));
             }
-            c => level.push(Token::Char(c)),
+            c => level.push(PatternToken::Char(c)),
         }
     }
     if level.is_empty() && !quoted_empty {
@@ -121,8 +121,8 @@ impl FromStr for TableName {
             let mut level = String::new();
             for token in tokens {
                 match token {
-                    Token::Char(c) => level.push(c),
-                    Token::Star => return Err(wrong("`*` stands for many")),
+                    PatternToken::Char(c) => level.push(c),
+                    PatternToken::Star => return Err(wrong("`*` stands for many")),
                 }
             }
             levels.push(level);

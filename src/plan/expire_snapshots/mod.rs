@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use iceberg::spec::{MAIN_BRANCH, SnapshotReference, SnapshotRetention};
 
-use super::writer_state::{UNKNOWN_KEPT_MS, Writer, branch_writers, is_over, shown, unknown_keys, writers};
+use super::writer_state::{ProgressWriter, UNKNOWN_KEPT_MS, branch_writers, is_over, shown, unknown_keys, writers};
 use super::{ExpirePlan, Skipped};
 use crate::error::{Error, ErrorKind, Result};
 use crate::policy::{TablePolicy, human_duration};
@@ -193,9 +193,9 @@ struct Kept<'a> {
     /// Branches that stay, with their heads.
     branches: BTreeMap<String, i64>,
     /// Writers whose snapshots lie in the history of a branch.
-    writers: BTreeSet<Writer>,
+    writers: BTreeSet<ProgressWriter>,
     /// Snapshots that writers look for, with these writers.
-    named: BTreeMap<i64, Writer>,
+    named: BTreeMap<i64, ProgressWriter>,
     reasons: BTreeMap<(&'static str, String), usize>,
 }
 
@@ -313,7 +313,7 @@ impl<'a> Kept<'a> {
             }
         }
         found.sort_unstable_by(|a, b| b.cmp(a));
-        let mut rows: BTreeMap<Writer, usize> = BTreeMap::new();
+        let mut rows: BTreeMap<ProgressWriter, usize> = BTreeMap::new();
         for (_, id, writer) in found {
             let why = format!("newest of {writer}, which the writer reads at a restart");
             let rows = rows.entry(writer).or_default();

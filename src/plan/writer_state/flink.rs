@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Span, Writer, writers};
+use super::{ProgressSpan, ProgressWriter, writers};
 use crate::table::SnapshotRef;
 
 /// A job commits at least once in so many checkpoints, also when it has nothing to commit. Flink's default is 10.
@@ -13,18 +13,18 @@ const CHECKPOINTS_BETWEEN_COMMITS: i64 = 100;
 /// Removes the jobs that another has gone on from: the only one that was open on its operator when the other committed
 /// first, with a checkpoint id a little higher, since the ids go on counting from the restored state. A job that began anew
 /// counts from 1, and where several were open it cannot be told which one was restored: then all stay.
-pub(super) fn remove_taken_over(spans: &mut BTreeMap<Writer, Span>) {
+pub(super) fn remove_taken_over(spans: &mut BTreeMap<ProgressWriter, ProgressSpan>) {
     // By operator and position, the oldest first: where a job's first and last snapshots are.
     let mut events: BTreeMap<String, Vec<Event>> = BTreeMap::new();
     for (writer, span) in &*spans {
-        let Writer::Flink { operator: Some(operator), .. } = writer else { continue };
+        let ProgressWriter::Flink { operator: Some(operator), .. } = writer else { continue };
         let of_operator = events.entry(operator.clone()).or_default();
         of_operator.push(Event { position: span.oldest.position, ends: false, writer: writer.clone() });
         of_operator.push(Event { position: span.newest.position, ends: true, writer: writer.clone() });
     }
     for mut events in events.into_values() {
         events.sort_unstable_by_key(|event| (std::cmp::Reverse(event.position), event.ends));
-        let mut open: BTreeSet<Writer> = BTreeSet::new();
+        let mut open: BTreeSet<ProgressWriter> = BTreeSet::new();
         for event in events {
             if event.ends {
                 open.insert(event.writer);
@@ -41,10 +41,10 @@ pub(super) fn remove_taken_over(spans: &mut BTreeMap<Writer, Span>) {
 struct Event {
     position: usize,
     ends: bool,
-    writer: Writer,
+    writer: ProgressWriter,
 }
 
-fn goes_on(before: Span, after: Span) -> bool {
+fn goes_on(before: ProgressSpan, after: ProgressSpan) -> bool {
     let (Some(last), Some(first)) = (before.newest.checkpoint, after.oldest.checkpoint) else { return false };
     first > last && first.saturating_sub(last) <= CHECKPOINTS_BETWEEN_COMMITS
 }
@@ -52,17 +52,18 @@ fn goes_on(before: Span, after: Span) -> bool {
 /// Jobs that run side by side commit by turns. Without the earlier snapshots of the others it would look as if one of
 /// them had gone on from this one's state, so the newest of these stay too; this is the position of the last.
 pub(super) fn shown_beside(
-    writer: &Writer,
-    span: &Span,
-    spans: &BTreeMap<Writer, Span>,
+    writer: &ProgressWriter,
+    span: &ProgressSpan,
+    spans: &BTreeMap<ProgressWriter, ProgressSpan>,
     history: &[&SnapshotRef],
 ) -> Option<usize> {
-    let Writer::Flink { operator: Some(operator), .. } = writer else { return None };
+    let ProgressWriter::Flink { operator: Some(operator), .. } = writer else { return None };
     let at = span.newest.position;
-    let same = |other: &Writer| matches!(other, Writer::Flink { operator: Some(of), .. } if of == operator);
+    let same =
+        |other: &ProgressWriter| matches!(other, ProgressWriter::Flink { operator: Some(of), .. } if of == operator);
     let beside =
         spans.iter().filter(|(other, span)| span.newest.position < at && at < span.oldest.position && same(other));
-    let mut beside: BTreeSet<&Writer> = beside.map(|(other, _)| other).collect();
+    let mut beside: BTreeSet<&ProgressWriter> = beside.map(|(other, _)| other).collect();
     let mut last = None;
     for (position, snapshot) in history.iter().enumerate().skip(at + 1) {
         if beside.is_empty() {

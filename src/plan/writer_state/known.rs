@@ -4,11 +4,11 @@
 
 use iceberg::spec::Summary;
 
-use super::Writer;
+use super::ProgressWriter;
 use crate::table::references::{FLINK_CHECKPOINT_ID, FLINK_JOB_ID, FLINK_OPERATOR_ID};
 
 /// What tells the writers of one kind apart.
-enum Identity {
+enum WriterIdentity {
     /// The value of a key.
     Value(&'static str),
     /// The rest of the progress key, which is a prefix.
@@ -18,27 +18,27 @@ enum Identity {
 }
 
 /// A kind of writers, beside Flink's sinks.
-struct Kind {
+struct WriterKind {
     name: &'static str,
     /// The summary key that holds the progress.
     key: &'static str,
-    identity: Identity,
+    identity: WriterIdentity,
 }
 
 /// Summary key whose value is the snapshot up to which equality deletes are converted.
 pub(super) const CONVERTED_SNAPSHOT: &str = "equality-convert-staging-snapshot";
 
-const KINDS: &[Kind] = &[
-    Kind {
+const KINDS: &[WriterKind] = &[
+    WriterKind {
         name: "Spark streaming query",
         key: "spark.sql.streaming.queryId",
-        identity: Identity::Value("spark.sql.streaming.queryId"),
+        identity: WriterIdentity::Value("spark.sql.streaming.queryId"),
     },
-    Kind { name: "Kafka Connect offsets", key: "kafka.connect.offsets", identity: Identity::Suffix },
-    Kind { name: "Materialize sink", key: "mz-frontier", identity: Identity::Value("mz-sink-id") },
-    Kind { name: "Fluss tiering service", key: "fluss-offsets", identity: Identity::One },
-    Kind { name: "Redpanda topic", key: "redpanda.commit-metadata", identity: Identity::One },
-    Kind { name: "Flink conversion of equality deletes", key: CONVERTED_SNAPSHOT, identity: Identity::One },
+    WriterKind { name: "Kafka Connect offsets", key: "kafka.connect.offsets", identity: WriterIdentity::Suffix },
+    WriterKind { name: "Materialize sink", key: "mz-frontier", identity: WriterIdentity::Value("mz-sink-id") },
+    WriterKind { name: "Fluss tiering service", key: "fluss-offsets", identity: WriterIdentity::One },
+    WriterKind { name: "Redpanda topic", key: "redpanda.commit-metadata", identity: WriterIdentity::One },
+    WriterKind { name: "Flink conversion of equality deletes", key: CONVERTED_SNAPSHOT, identity: WriterIdentity::One },
 ];
 
 /// Keys that say something of the commit and that nobody reads back to go on from.
@@ -88,37 +88,38 @@ const DESCRIPTIONS: &[&str] = &[
 const DESCRIPTION_PREFIXES: &[&str] =
     &["added-", "deleted-", "removed-", "total-", "changed-", "manifests-", "partitions.", "icewright."];
 
-impl Kind {
-    fn writer(&self, key: &str, summary: &Summary) -> Option<Writer> {
+impl WriterKind {
+    fn writer(&self, key: &str, summary: &Summary) -> Option<ProgressWriter> {
         let id = match self.identity {
-            Identity::Suffix => key.strip_prefix(self.key)?.trim_start_matches('.').to_owned(),
+            WriterIdentity::Suffix => key.strip_prefix(self.key)?.trim_start_matches('.').to_owned(),
             _ if key != self.key => return None,
-            Identity::Value(of) => summary.additional_properties.get(of).cloned().unwrap_or_default(),
-            Identity::One => String::new(),
+            WriterIdentity::Value(of) => summary.additional_properties.get(of).cloned().unwrap_or_default(),
+            WriterIdentity::One => String::new(),
         };
-        Some(Writer::Known { kind: self.name, id })
+        Some(ProgressWriter::Known { kind: self.name, id })
     }
 }
 
 /// The writers that find their progress in a snapshot with this summary, in the order of their names.
 ///
 /// A Flink sink passes over a snapshot that names its job and no checkpoint.
-pub(in crate::plan) fn writers(summary: &Summary) -> Vec<Writer> {
+pub(in crate::plan) fn writers(summary: &Summary) -> Vec<ProgressWriter> {
     let properties = &summary.additional_properties;
     let job =
         properties.get(FLINK_JOB_ID).filter(|job| !job.is_empty() && properties.contains_key(FLINK_CHECKPOINT_ID));
-    let flink = job.map(|job| Writer::Flink { job: job.clone(), operator: properties.get(FLINK_OPERATOR_ID).cloned() });
+    let flink =
+        job.map(|job| ProgressWriter::Flink { job: job.clone(), operator: properties.get(FLINK_OPERATOR_ID).cloned() });
     let others = properties.keys().flat_map(|key| KINDS.iter().filter_map(move |kind| kind.writer(key, summary)));
-    let mut writers: Vec<Writer> = flink.into_iter().chain(others).collect();
+    let mut writers: Vec<ProgressWriter> = flink.into_iter().chain(others).collect();
     writers.sort_unstable();
     writers
 }
 
 /// Whether nothing is known of who uses a summary key, and for what.
 pub(super) fn is_unknown(key: &str) -> bool {
-    let progress = |kind: &Kind| match kind.identity {
-        Identity::Suffix => key.starts_with(kind.key),
-        Identity::Value(_) | Identity::One => key == kind.key,
+    let progress = |kind: &WriterKind| match kind.identity {
+        WriterIdentity::Suffix => key.starts_with(kind.key),
+        WriterIdentity::Value(_) | WriterIdentity::One => key == kind.key,
     };
     !DESCRIPTIONS.contains(&key)
         && !DESCRIPTION_PREFIXES.iter().any(|prefix| key.starts_with(prefix))

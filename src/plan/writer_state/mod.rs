@@ -29,14 +29,14 @@ const LAST_CHECKPOINT: i64 = i64::MAX;
 
 /// Whose progress it is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Writer {
+pub(super) enum ProgressWriter {
     /// A sink of a Flink job, by its operator where the summary names it.
     Flink { job: String, operator: Option<String> },
     /// Another known writer.
     Known { kind: &'static str, id: String },
 }
 
-impl std::fmt::Display for Writer {
+impl std::fmt::Display for ProgressWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Flink { job, .. } => write!(f, "Flink job {}", shown(job)),
@@ -57,7 +57,7 @@ pub(super) fn shown(text: &str) -> String {
 /// Where the progress of a writer is that may restart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WriterState {
-    pub(super) writer: Writer,
+    pub(super) writer: ProgressWriter,
     /// Index in the branch's history, 0 being the head.
     pub(super) position: usize,
     /// Everything from the head to here must stay: the way to the writer's snapshot, and what shows that the writer is not over.
@@ -72,7 +72,7 @@ pub(super) struct BranchWriters {
     /// Those that may restart.
     pub(super) live: Vec<WriterState>,
     /// All whose snapshots the branch has.
-    pub(super) seen: BTreeSet<Writer>,
+    pub(super) seen: BTreeSet<ProgressWriter>,
 }
 
 /// A summary key that nothing is known of.
@@ -86,37 +86,40 @@ pub(super) struct UnknownKey {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Commit {
+struct ProgressCommit {
     position: usize,
     checkpoint: Option<i64>,
 }
 
 /// The first and the last of a writer's snapshots.
 #[derive(Debug, Clone, Copy)]
-struct Span {
-    newest: Commit,
-    oldest: Commit,
+struct ProgressSpan {
+    newest: ProgressCommit,
+    oldest: ProgressCommit,
 }
 
 /// Whether a writer has said itself that it is over, or has been silent for too long.
-pub(super) fn is_over(writer: &Writer, newest: &SnapshotRef, now_ms: i64, retention_ms: i64) -> bool {
-    let ended = matches!(writer, Writer::Flink { .. }) && checkpoint(newest.summary()) == Some(LAST_CHECKPOINT);
+pub(super) fn is_over(writer: &ProgressWriter, newest: &SnapshotRef, now_ms: i64, retention_ms: i64) -> bool {
+    let ended = matches!(writer, ProgressWriter::Flink { .. }) && checkpoint(newest.summary()) == Some(LAST_CHECKPOINT);
     ended || now_ms.saturating_sub(newest.timestamp_ms()) > retention_ms
 }
 
 /// The writers of a branch, given its history from the head on. `retention_ms` is how long one may be silent.
 pub(super) fn branch_writers(history: &[&SnapshotRef], now_ms: i64, retention_ms: i64) -> BranchWriters {
-    let mut spans: BTreeMap<Writer, Span> = BTreeMap::new();
+    let mut spans: BTreeMap<ProgressWriter, ProgressSpan> = BTreeMap::new();
     for (position, snapshot) in history.iter().enumerate() {
-        let commit = Commit { position, checkpoint: checkpoint(snapshot.summary()) };
+        let commit = ProgressCommit { position, checkpoint: checkpoint(snapshot.summary()) };
         for writer in writers(snapshot.summary()) {
-            spans.entry(writer).and_modify(|s| s.oldest = commit).or_insert(Span { newest: commit, oldest: commit });
+            spans
+                .entry(writer)
+                .and_modify(|s| s.oldest = commit)
+                .or_insert(ProgressSpan { newest: commit, oldest: commit });
         }
     }
     let seen = spans.keys().cloned().collect();
     spans.retain(|writer, span| !is_over(writer, history[span.newest.position], now_ms, retention_ms));
     flink::remove_taken_over(&mut spans);
-    let state = |(writer, span): (&Writer, &Span)| {
+    let state = |(writer, span): (&ProgressWriter, &ProgressSpan)| {
         let position = span.newest.position;
         let way_to = flink::shown_beside(writer, span, &spans, history).unwrap_or(position);
         let names = names(writer, history[position].summary());
@@ -153,8 +156,8 @@ fn checkpoint(summary: &Summary) -> Option<i64> {
     summary.additional_properties.get(FLINK_CHECKPOINT_ID)?.trim().parse().ok()
 }
 
-fn names(writer: &Writer, summary: &Summary) -> Option<i64> {
-    let Writer::Known { .. } = writer else { return None };
+fn names(writer: &ProgressWriter, summary: &Summary) -> Option<i64> {
+    let ProgressWriter::Known { .. } = writer else { return None };
     summary.additional_properties.get(known::CONVERTED_SNAPSHOT)?.trim().parse().ok()
 }
 
