@@ -5,10 +5,10 @@ pub mod credentials;
 pub mod delete_files;
 pub mod instrument;
 pub mod local;
+mod object;
 mod router;
-mod s3;
-mod s3_operator;
-mod s3_writer;
+pub mod s3;
+mod scheme;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -24,13 +24,12 @@ use crate::http_client::{NoObserver, RequestObserver};
 use crate::permit::WritePermit;
 use crate::table::{FileIdentity, ListedFile};
 use crate::table::{LoadedTable, TableCredentials};
-pub use credentials::CredentialSource;
-use credentials::Settings;
+use credentials::{CredentialSource, StoreSettings};
 use instrument::InstrumentedStore;
 use local::LocalStore;
-use router::Router;
-pub use s3::CONDITIONAL_WRITES;
-use s3::S3Store;
+use object::ObjectStore;
+use router::StoreRouter;
+use scheme::SCHEMES;
 
 /// One store, or several behind one face that picks by scheme, bucket and credential prefix.
 #[async_trait]
@@ -83,12 +82,26 @@ pub trait StoreWriter: Send {
 /// The store for files of all supported schemes, set up by Iceberg's properties. Opens nothing yet:
 /// wrong settings show at the first file that needs them.
 pub fn open(properties: &HashMap<String, String>) -> StoreRef {
+    Arc::new(router(properties, TableCredentials::default(), None, Arc::new(NoObserver), WritePermit::always()))
+}
+
+fn router(
+    properties: &HashMap<String, String>,
+    lent: TableCredentials,
+    source: Option<Arc<dyn CredentialSource>>,
+    observer: Arc<dyn RequestObserver>,
+    permit: WritePermit,
+) -> StoreRouter {
     let clock = SystemClock::shared();
-    let settings = Settings::new(properties.clone(), TableCredentials::default(), None, Arc::clone(&clock));
-    Arc::new(Router {
-        local: LocalStore::new(),
-        s3: S3Store::new(settings, clock, Arc::new(NoObserver), WritePermit::always()),
-    })
+    let settings = Arc::new(StoreSettings::new(properties.clone(), lent, source, Arc::clone(&clock)));
+    let mut stores: Vec<(&str, StoreRef)> = Vec::new();
+    for scheme in SCHEMES {
+        let (settings, clock, observer) = (Arc::clone(&settings), Arc::clone(&clock), Arc::clone(&observer));
+        let store = ObjectStore::new(scheme, settings, clock, observer, permit.clone());
+        stores.push((scheme.family(), Arc::new(Arc::new(store))));
+    }
+    stores.push(("file", Arc::new(LocalStore::new())));
+    StoreRouter(stores)
 }
 
 /// The store for a table's files, with what its catalog lent for them. `source` is asked for new credentials before the
@@ -103,12 +116,9 @@ pub fn for_table(
     observer: Arc<dyn RequestObserver>,
     permit: WritePermit,
 ) -> Result<StoreRef> {
-    let clock = SystemClock::shared();
     let lent =
         TableCredentials { config: table.config.clone(), storage_credentials: table.storage_credentials.clone() };
-    let settings = Settings::new(catalog_properties.clone(), lent, Some(source), Arc::clone(&clock));
-    let s3 = S3Store::new(settings, clock, Arc::clone(&observer), permit.clone());
-    let router = Router { local: LocalStore::new(), s3 };
+    let router = router(catalog_properties, lent, Some(source), Arc::clone(&observer), permit.clone());
     router.pick(table.metadata.location())?;
     Ok(InstrumentedStore::wrap(Arc::new(router), observer, permit))
 }

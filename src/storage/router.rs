@@ -7,33 +7,45 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 
-use super::local::LocalStore;
-use super::s3::S3Store;
-use super::{Store, StoreWriter};
+use super::{Store, StoreRef, StoreWriter};
 use crate::error::{Error, Result};
-use crate::table::path::{SplitPath, is_local};
+use crate::table::path::{FAMILIES, SplitPath, is_local};
 use crate::table::{FileIdentity, ListedFile};
 
-/// Every store this version can reach.
-pub(super) struct Router {
-    pub(super) local: LocalStore,
-    pub(super) s3: S3Store,
-}
+/// Every store that this version can reach, by the family of its schemes.
+pub(super) struct StoreRouter(pub(super) Vec<(&'static str, StoreRef)>);
 
-impl Router {
-    pub(super) fn pick(&self, path: &str) -> Result<&dyn Store> {
-        match SplitPath::parse(path)?.canonical_scheme().as_str() {
-            "file" => Ok(&self.local),
-            "s3" => Ok(&self.s3),
-            other => Err(Error::unsupported(format!(
-                "{path}: storage scheme {other:?} is not supported by this version; it knows s3, s3a, s3n and file"
-            ))),
-        }
+impl StoreRouter {
+    fn index(&self, path: &str) -> Result<usize> {
+        let family = SplitPath::parse(path)?.canonical_scheme();
+        self.0.iter().position(|(known, _)| *known == family).ok_or_else(|| {
+            let schemes = |family| FAMILIES.iter().filter(move |(known, _)| *known == family).flat_map(|(_, all)| *all);
+            let mut known: Vec<&str> = self.0.iter().flat_map(|(family, _)| schemes(*family)).copied().collect();
+            let last = known.pop().unwrap_or_default();
+            let known = known.join(", ");
+            Error::unsupported(format!(
+                "{path}: storage scheme {family:?} is not supported by this version; it knows {known} and {last}"
+            ))
+        })
+    }
+
+    pub(super) fn pick(&self, path: &str) -> Result<&StoreRef> {
+        Ok(&self.0[self.index(path)?].1)
+    }
+
+    /// The paths of each store, with their places among `paths`.
+    fn split(&self, paths: &[String]) -> impl Iterator<Item = (&StoreRef, Vec<usize>, Vec<String>)> {
+        self.0.iter().enumerate().map(|(store, (_, found))| {
+            let at: Vec<usize> =
+                (0..paths.len()).filter(|&i| self.index(&paths[i]).is_ok_and(|s| s == store)).collect();
+            let own = at.iter().map(|&i| paths[i].clone()).collect();
+            (found, at, own)
+        })
     }
 }
 
 #[async_trait]
-impl Store for Router {
+impl Store for StoreRouter {
     async fn read(&self, path: &str) -> Result<Bytes> {
         self.pick(path)?.read(path).await
     }
@@ -47,12 +59,13 @@ impl Store for Router {
     }
 
     async fn identities(&self, paths: &[String]) -> Result<Vec<Option<FileIdentity>>> {
-        // Objects of the other store have one path each.
-        let local: Vec<usize> = (0..paths.len()).filter(|&i| is_local(&paths[i])).collect();
-        let asked: Vec<String> = local.iter().map(|&i| paths[i].clone()).collect();
+        // A local path that cannot be opened is an error; one that no store takes has no identity.
+        paths.iter().filter(|path| is_local(path)).try_for_each(|path| self.index(path).map(drop))?;
         let mut identities = vec![None; paths.len()];
-        for (index, identity) in local.into_iter().zip(self.local.identities(&asked).await?) {
-            identities[index] = identity;
+        for (store, at, own) in self.split(paths) {
+            for (index, identity) in at.into_iter().zip(store.identities(&own).await?) {
+                identities[index] = identity;
+            }
         }
         Ok(identities)
     }
@@ -73,19 +86,9 @@ impl Store for Router {
     }
 
     async fn delete_batch(&self, paths: &[String]) -> Vec<Result<()>> {
-        let mut results: Vec<Result<()>> = Vec::with_capacity(paths.len());
-        let (mut local, mut s3) = (Vec::new(), Vec::new());
-        for (index, path) in paths.iter().enumerate() {
-            results.push(self.pick(path).map(|_| ()));
-            match SplitPath::parse(path).map(|p| p.canonical_scheme()).as_deref() {
-                Ok("file") => local.push(index),
-                Ok("s3") => s3.push(index),
-                _ => {}
-            }
-        }
-        for (store, indexes) in [(&self.local as &dyn Store, local), (&self.s3, s3)] {
-            let part: Vec<String> = indexes.iter().map(|&i| paths[i].clone()).collect();
-            for (index, result) in indexes.into_iter().zip(store.delete_batch(&part).await) {
+        let mut results: Vec<Result<()>> = paths.iter().map(|path| self.index(path).map(drop)).collect();
+        for (store, at, own) in self.split(paths) {
+            for (index, result) in at.into_iter().zip(store.delete_batch(&own).await) {
                 results[index] = result;
             }
         }

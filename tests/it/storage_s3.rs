@@ -12,8 +12,10 @@ use iceberg::spec::{NestedField, PrimitiveType, Schema, TableMetadataBuilder, Ty
 use icewright::error::{Error, ErrorKind, Result};
 use icewright::http_client::{NoObserver, RequestObserver};
 use icewright::permit::WritePermit;
+use icewright::storage::credentials::CredentialSource;
 use icewright::storage::delete_files::{Proof, delete_files};
-use icewright::storage::{self, CONDITIONAL_WRITES, CredentialSource, StoreRef};
+use icewright::storage::s3::CONDITIONAL_WRITES;
+use icewright::storage::{self, StoreRef};
 use icewright::table::ListedFile;
 use icewright::table::{LoadedTable, StorageCredential, TableCredentials};
 
