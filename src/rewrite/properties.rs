@@ -10,6 +10,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPrope
 use parquet::schema::types::{ColumnPath, SchemaDescriptor};
 
 use crate::error::{Error, Result};
+use crate::table::supports::check_written_format;
 
 const PREFIX: &str = "write.parquet.";
 /// Levels that the reference implementation's codecs use when the table names none.
@@ -65,10 +66,7 @@ pub(crate) fn file_settings(
     parquet_schema: &SchemaDescriptor,
     bounds: FooterBounds,
 ) -> Result<FileSettings> {
-    let format = properties.get("write.format.default").map_or("parquet", String::as_str);
-    if !format.eq_ignore_ascii_case("parquet") {
-        return Err(Error::unsupported(format!("write.format.default is {format}: only Parquet files are written")));
-    }
+    check_written_format(properties)?;
     let key = |name: &str| format!("{PREFIX}{name}");
     let positive = |name: &str, default: usize| -> Result<usize> {
         match parsed(properties, &key(name), default)? {

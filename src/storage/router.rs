@@ -19,8 +19,7 @@ impl StoreRouter {
     fn index(&self, path: &str) -> Result<usize> {
         let family = SplitPath::parse(path)?.canonical_scheme();
         self.0.iter().position(|(known, _)| *known == family).ok_or_else(|| {
-            let schemes = |family| FAMILIES.iter().filter(move |(known, _)| *known == family).flat_map(|(_, all)| *all);
-            let mut known: Vec<&str> = self.0.iter().flat_map(|(family, _)| schemes(*family)).copied().collect();
+            let mut known: Vec<&str> = FAMILIES.iter().flat_map(|(_, schemes)| *schemes).copied().collect();
             let last = known.pop().unwrap_or_default();
             let known = known.join(", ");
             Error::unsupported(format!(

@@ -9,6 +9,7 @@ use iceberg::spec::{
 use crate::error::{Error, Result};
 use crate::rewrite::properties::flag;
 use crate::rewrite::transform::civil_date;
+use crate::table::supports::check_location_provider;
 
 /// Decides the path of a data file by its name and partition.
 #[derive(Debug, Clone)]
@@ -28,18 +29,7 @@ impl DataLocation {
     /// Reads the layout from a table's properties.
     pub(crate) fn new(metadata: &TableMetadata) -> Result<Self> {
         let properties = metadata.properties();
-        if let Some(class) = properties.get("write.location-provider.impl") {
-            return Err(Error::unsupported(format!(
-                "write.location-provider.impl = {class}: paths are decided by code that runs elsewhere; unset it to let this table be compacted"
-            )));
-        }
-        for old in ["write.object-storage.path", "write.folder-storage.path"] {
-            if properties.contains_key(old) {
-                return Err(Error::unsupported(format!(
-                    "table property {old} is no longer honoured: use write.data.path"
-                )));
-            }
-        }
+        check_location_provider(properties)?;
         let table = metadata.location().trim_end_matches('/');
         let root = match properties.get("write.data.path") {
             Some(path) => path.trim_end_matches('/').to_string(),

@@ -13,6 +13,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::supports;
 use crate::error::{Error, Result};
 
 /// A shared [`Snapshot`].
@@ -291,10 +292,7 @@ struct SnapshotJson {
 
 fn format_version(json: &Value) -> Result<FormatVersion> {
     match json.get("format-version").and_then(Value::as_u64) {
-        Some(1) => Ok(FormatVersion::V1),
-        Some(2) => Ok(FormatVersion::V2),
-        Some(3) => Ok(FormatVersion::V3),
-        Some(other) => Err(Error::unsupported(format!("format-version is {other}; 1, 2 and 3 are known"))),
+        Some(number) => supports::format_version(number),
         None => Err(Error::unsupported("format-version is missing")),
     }
 }
