@@ -3,7 +3,6 @@
 
 pub mod credentials;
 pub mod delete_files;
-pub mod instrument;
 pub mod local;
 mod object;
 mod router;
@@ -25,7 +24,6 @@ use crate::permit::WritePermit;
 use crate::table::{FileIdentity, ListedFile};
 use crate::table::{LoadedTable, TableCredentials};
 use credentials::{CredentialSource, StoreSettings};
-use instrument::InstrumentedStore;
 use local::LocalStore;
 use object::ObjectStore;
 use router::StoreRouter;
@@ -82,7 +80,8 @@ pub trait StoreWriter: Send {
 /// The store for files of all supported schemes, set up by Iceberg's properties. Opens nothing yet:
 /// wrong settings show at the first file that needs them.
 pub fn open(properties: &HashMap<String, String>) -> StoreRef {
-    Arc::new(router(properties, TableCredentials::default(), None, Arc::new(NoObserver), WritePermit::always()))
+    let router = router(properties, TableCredentials::default(), None, Arc::new(NoObserver), WritePermit::always());
+    Arc::new(router)
 }
 
 fn router(
@@ -94,14 +93,13 @@ fn router(
 ) -> StoreRouter {
     let clock = SystemClock::shared();
     let settings = Arc::new(StoreSettings::new(properties.clone(), lent, source, Arc::clone(&clock)));
-    let mut stores: Vec<(&str, StoreRef)> = Vec::new();
+    let mut stores: Vec<(&str, StoreRef)> = vec![("file", Arc::new(LocalStore::new()))];
     for scheme in SCHEMES {
         let (settings, clock, observer) = (Arc::clone(&settings), Arc::clone(&clock), Arc::clone(&observer));
         let store = ObjectStore::new(scheme, settings, clock, observer, permit.clone());
         stores.push((scheme.family(), Arc::new(Arc::new(store))));
     }
-    stores.push(("file", Arc::new(LocalStore::new())));
-    StoreRouter(stores)
+    StoreRouter { stores, observer, permit }
 }
 
 /// The store for a table's files, with what its catalog lent for them. `source` is asked for new credentials before the
@@ -118,9 +116,9 @@ pub fn for_table(
 ) -> Result<StoreRef> {
     let lent =
         TableCredentials { config: table.config.clone(), storage_credentials: table.storage_credentials.clone() };
-    let router = router(catalog_properties, lent, Some(source), Arc::clone(&observer), permit.clone());
+    let router = router(catalog_properties, lent, Some(source), observer, permit);
     router.pick(table.metadata.location())?;
-    Ok(InstrumentedStore::wrap(Arc::new(router), observer, permit))
+    Ok(Arc::new(router))
 }
 
 /// The number of bytes in a range; an inverted or huge one is an error.
