@@ -55,7 +55,7 @@ impl Current {
     }
 }
 
-/// StoreSettings of a store, with the part that a catalog lent and that is renewed.
+/// Settings of a store, with the part that a catalog lent and that is renewed.
 pub(super) struct StoreSettings {
     base: HashMap<String, String>,
     current: RwLock<Arc<Current>>,

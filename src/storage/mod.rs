@@ -3,7 +3,7 @@
 
 pub mod credentials;
 pub mod delete_files;
-pub mod local;
+mod local;
 mod object;
 mod router;
 pub mod s3;
@@ -21,8 +21,7 @@ use crate::clock::SystemClock;
 use crate::error::{Error, Result};
 use crate::http_client::{NoObserver, RequestObserver};
 use crate::permit::WritePermit;
-use crate::table::{FileIdentity, ListedFile};
-use crate::table::{LoadedTable, TableCredentials};
+use crate::table::{FileIdentity, ListedFile, LoadedTable, TableCredentials};
 use credentials::{CredentialSource, StoreSettings};
 use local::LocalStore;
 use object::ObjectStore;
@@ -80,8 +79,7 @@ pub trait StoreWriter: Send {
 /// The store for files of all supported schemes, set up by Iceberg's properties. Opens nothing yet:
 /// wrong settings show at the first file that needs them.
 pub fn open(properties: &HashMap<String, String>) -> StoreRef {
-    let router = router(properties, TableCredentials::default(), None, Arc::new(NoObserver), WritePermit::always());
-    Arc::new(router)
+    Arc::new(router(properties, TableCredentials::default(), None, Arc::new(NoObserver), WritePermit::always()))
 }
 
 fn router(
@@ -93,7 +91,7 @@ fn router(
 ) -> StoreRouter {
     let clock = SystemClock::shared();
     let settings = Arc::new(StoreSettings::new(properties.clone(), lent, source, Arc::clone(&clock)));
-    let mut stores: Vec<(&str, StoreRef)> = vec![("file", Arc::new(LocalStore::new()))];
+    let mut stores: Vec<(&str, StoreRef)> = vec![("file", Arc::new(LocalStore::default()))];
     for scheme in SCHEMES {
         let (settings, clock, observer) = (Arc::clone(&settings), Arc::clone(&clock), Arc::clone(&observer));
         let store = ObjectStore::new(scheme, settings, clock, observer, permit.clone());

@@ -3,7 +3,6 @@
 //! Keys are opaque: they go to the store as they stand in metadata and are encoded once, in the request line.
 //! Only keys that begin with a slash are refused.
 
-mod root;
 mod writer;
 
 use std::collections::HashMap;
@@ -15,12 +14,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use opendal::raw::oio::{DeleteDyn as _, Entry, ListDyn as _, Lister, ReadDyn as _};
-use opendal::raw::{Accessor, BytesRange, OpDelete, OpList, OpRead, OpStat, OpWrite};
-use opendal::{EntryMode, Metadata};
+use opendal::layers::{HttpClientLayer, TimeoutLayer};
+use opendal::raw::oio::{DeleteDyn as _, ListDyn as _, Lister, ReadDyn as _};
+use opendal::raw::{Accessor, BytesRange, HttpBody, HttpClient, HttpFetch, OpDelete, OpList, OpRead, OpStat, OpWrite};
+use opendal::{Buffer, EntryMode, Metadata};
 use tokio::sync::Semaphore;
 
-use self::root::{DatedClient, READ_BACKOFF, RootAccess};
 use self::writer::ObjectWriter;
 use super::credentials::StoreSettings;
 use super::scheme::Scheme;
@@ -37,6 +36,11 @@ use crate::table::path::SplitPath;
 const REQUESTS_MAX: usize = 64;
 /// Deletes in flight at most when a batch is taken apart.
 const SINGLE_DELETES_MAX: usize = 4;
+/// Time for one request without a body, and for one piece of a body.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// How stubbornly a request is sent on errors that pass by themselves. This is not opendal's own layer for that: its reader
+/// panics if a store sends more than was asked for.
+const BACKOFF: Backoff = Backoff { retries: 5, first: Duration::from_millis(200), longest: Duration::from_secs(20) };
 /// How stubbornly a single delete is tried when the store says that it is too much.
 const DELETE_BACKOFF: Backoff =
     Backoff { retries: 6, first: Duration::from_millis(200), longest: Duration::from_secs(10) };
@@ -46,7 +50,7 @@ pub(super) struct ObjectStore {
     scheme: &'static dyn Scheme,
     settings: Arc<StoreSettings>,
     /// By root and prefix of the vended credential.
-    roots: Mutex<HashMap<(String, String), RootAccess>>,
+    roots: Mutex<HashMap<(String, String), Accessor>>,
     requests: Semaphore,
     clock: Arc<dyn Clock>,
     observer: Arc<dyn RequestObserver>,
@@ -58,7 +62,7 @@ pub(super) struct ObjectStore {
 
 /// The way to an object's root, and its key.
 struct ObjectPlace {
-    root: RootAccess,
+    root: Accessor,
     key: String,
 }
 
@@ -112,57 +116,34 @@ impl ObjectStore {
         let client = http_client::build(&properties)?;
         let operator = self.scheme.operator(&id.0, &properties, self.settings.lent(&id.1))?;
         let (told_time, clock) = (Arc::clone(&self.told_time), Arc::clone(&self.clock));
-        let root = RootAccess::new(operator, DatedClient { client, told_time, clock }, Arc::clone(&self.observer));
+        let client = HttpClient::with(DatedClient { client, told_time, clock });
+        let timeouts = TimeoutLayer::new().with_timeout(REQUEST_TIMEOUT).with_io_timeout(REQUEST_TIMEOUT);
+        let root = operator.layer(HttpClientLayer::new(client)).layer(timeouts).into_inner();
         roots.insert(id, root.clone());
         Ok(ObjectPlace { root, key })
     }
 
-    /// Whether to send a request again that failed with the credentials of `generation`: the store calls them expired or
-    /// wrong, and now there are others.
-    async fn has_new_credentials(&self, error: &opendal::Error, generation: u64) -> Result<bool> {
-        let rejected = error.kind() == opendal::ErrorKind::PermissionDenied
-            || self.scheme.rejection_codes().iter().any(|code| error.message().contains(code));
-        Ok(rejected && self.settings.renew(generation).await?)
+    fn attempts(&self, operation: &'static str) -> Attempts<'_> {
+        Attempts { store: self, operation, generation: self.settings.generation(), tries: 0, renewed: false }
     }
 
-    /// Runs one request, and once again if its credentials had to be renewed.
-    async fn request<T, F>(&self, operation: &'static str, path: &str, work: impl Fn(ObjectPlace) -> F) -> Result<T>
+    /// A request about one object, or about several on the same way.
+    async fn request<T, F>(&self, operation: &'static str, path: &str, send: impl Fn(ObjectPlace) -> F) -> Result<T>
     where
         F: Future<Output = opendal::Result<T>>,
     {
         let _permit = self.requests.acquire().await.map_err(|_| Error::internal("the request limit is gone"))?;
-        let generation = self.settings.generation();
-        let first = work(self.place(path)?).await;
-        let outcome = match first {
-            Err(e) if self.has_new_credentials(&e, generation).await? => {
-                self.observer.retried(operation);
-                work(self.place(path)?).await
+        let mut attempts = self.attempts(operation);
+        loop {
+            match send(self.place(path)?).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => attempts.again(error).await.context(|| format!("{operation} {path}"))?,
             }
-            other => other,
-        };
-        outcome.map_err(|e| translate(&e)).context(|| format!("{operation} {path}"))
+        }
     }
 
     async fn read_bytes(&self, path: &str, args: OpRead) -> Result<Bytes> {
-        let work = |place: ObjectPlace| {
-            let args = args.clone();
-            async move {
-                let mut attempt = 0;
-                loop {
-                    let error = match read_once(&place, args.clone()).await {
-                        Err(e) if e.is_temporary() => e,
-                        other => return other,
-                    };
-                    match READ_BACKOFF.wait(attempt, self.clock.uuid().as_u128(), None) {
-                        Some(wait) => tokio::time::sleep(wait).await,
-                        None => return Err(error),
-                    }
-                    self.observer.retried("read");
-                    attempt += 1;
-                }
-            }
-        };
-        self.request("read", path, work).await
+        self.request("read", path, |place| read(place, args.clone())).await
     }
 
     /// One request to delete files that share a root and credentials.
@@ -170,7 +151,7 @@ impl ObjectStore {
         let [first, ..] = paths else { return Ok(()) };
         let keys = paths.iter().map(|path| Ok(self.split(path)?.key.to_owned())).collect::<Result<Vec<String>>>()?;
         self.may_delete.check()?;
-        self.request("delete", first, |place| delete_keys(place.root.retrying, keys.clone())).await
+        self.request("delete", first, |place| delete_keys(place.root, keys.clone())).await
     }
 
     async fn delete_one(&self, path: String) -> Result<()> {
@@ -201,17 +182,49 @@ impl ObjectStore {
     }
 }
 
+/// The tries of one request.
+struct Attempts<'a> {
+    store: &'a ObjectStore,
+    operation: &'static str,
+    /// Of the credentials it began with.
+    generation: u64,
+    tries: u32,
+    renewed: bool,
+}
+
+impl Attempts<'_> {
+    /// Returns when the request is to be sent again: after a wait on errors that pass by themselves, and once if the store
+    /// calls the credentials expired or wrong and now there are others. Otherwise this is the error that remains.
+    async fn again(&mut self, error: opendal::Error) -> Result<()> {
+        let Self { store, operation, .. } = self;
+        let rejected = error.kind() == opendal::ErrorKind::PermissionDenied
+            || store.scheme.rejection_codes().iter().any(|code| error.message().contains(code));
+        let wait = BACKOFF.wait(self.tries, store.clock.uuid().as_u128(), None).filter(|_| error.is_temporary());
+        if let Some(wait) = wait {
+            tokio::time::sleep(wait).await;
+            self.tries += 1;
+        } else if rejected && !self.renewed && store.settings.renew(self.generation).await? {
+            self.renewed = true;
+        } else {
+            return Err(translate(&error));
+        }
+        tracing::debug!(%operation, %error, "sent again");
+        store.observer.retried(operation);
+        Ok(())
+    }
+}
+
+async fn read(place: ObjectPlace, args: OpRead) -> opendal::Result<Bytes> {
+    let (_, mut reader) = place.root.read_dyn(&place.key, args).await?;
+    Ok(reader.read_all_dyn().await?.to_bytes())
+}
+
 async fn delete_keys(root: Accessor, keys: Vec<String>) -> opendal::Result<()> {
     let (_, mut deleter) = root.delete_dyn().await?;
     for key in keys {
         deleter.delete_dyn(&key, OpDelete::new()).await?;
     }
     deleter.close_dyn().await
-}
-
-async fn read_once(place: &ObjectPlace, args: OpRead) -> opendal::Result<Bytes> {
-    let (_, mut reader) = place.root.once.read_dyn(&place.key, args).await?;
-    Ok(reader.read_all_dyn().await?.to_bytes())
 }
 
 fn describe(path: String, metadata: &Metadata) -> ListedFile {
@@ -255,7 +268,7 @@ impl Store for Arc<ObjectStore> {
     }
 
     async fn stat(&self, path: &str) -> Result<Option<ListedFile>> {
-        let stat = |place: ObjectPlace| async move { place.root.retrying.stat_dyn(&place.key, OpStat::new()).await };
+        let stat = |place: ObjectPlace| async move { place.root.stat_dyn(&place.key, OpStat::new()).await };
         match self.request("stat", path, stat).await {
             Ok(found) => Ok(Some(describe(path.to_owned(), &found.into_metadata()))),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
@@ -267,7 +280,7 @@ impl Store for Arc<ObjectStore> {
         let place = self.place(path)?;
         let properties = self.settings.properties(&self.settings.prefix_for(path));
         let args = OpWrite::new().with_if_not_exists(self.scheme.has_conditional_writes(&properties));
-        let made = place.root.retrying.write_dyn(&place.key, args).await;
+        let made = place.root.write_dyn(&place.key, args).await;
         let (_, upload) = made.map_err(|e| translate(&e).context(format!("create {path}")))?;
         Ok(Box::new(ObjectWriter::new(path, upload, Arc::clone(self))))
     }
@@ -310,6 +323,21 @@ impl Store for Arc<ObjectStore> {
     }
 }
 
+/// A client that notes the date of each answer.
+struct DatedClient {
+    client: reqwest::Client,
+    told_time: Arc<ToldTime>,
+    clock: Arc<dyn Clock>,
+}
+
+impl HttpFetch for DatedClient {
+    async fn fetch(&self, request: http::Request<Buffer>) -> opendal::Result<http::Response<HttpBody>> {
+        let answer = self.client.fetch(request).await?;
+        self.told_time.note(answer.headers(), self.clock.as_ref());
+        Ok(answer)
+    }
+}
+
 /// A listing under way.
 struct ObjectListing {
     store: Arc<ObjectStore>,
@@ -323,38 +351,29 @@ struct ObjectListing {
 impl ObjectListing {
     /// The next object. Keys that end in a slash stand for directories and are left out.
     async fn next(&mut self) -> Result<Option<ListedFile>> {
+        let doing = || format!("list {}", self.prefix);
+        let lister = match &mut self.lister {
+            Some(lister) => lister,
+            None => {
+                let place = self.store.place(&self.prefix)?;
+                // A slash alone stands for the whole root.
+                let key = if place.key.is_empty() { "/" } else { &place.key };
+                let made = place.root.list_dyn(key, OpList::new().with_recursive(true)).await;
+                self.lister.insert(made.map_err(|e| translate(&e)).context(doing)?.1)
+            }
+        };
+        // A long listing can outlive its credentials; asked again, it goes on with the same page.
+        let mut attempts = self.store.attempts("list");
         loop {
-            let generation = self.store.settings.generation();
-            let entry = match self.step().await? {
-                // A long listing can outlive its credentials; asked again, it goes on with the same page.
-                Err(e) if self.store.has_new_credentials(&e, generation).await? => self.step().await?,
-                other => other,
-            };
-            match entry.map_err(|e| translate(&e)).context(|| format!("list {}", self.prefix))? {
-                Some(entry) if entry.mode() == EntryMode::FILE => {
+            match lister.next_dyn().await {
+                Ok(Some(entry)) if entry.mode() == EntryMode::FILE => {
                     let path = format!("{}{}", self.before_key, entry.path());
                     return Ok(Some(describe(path, entry.metadata())));
                 }
-                Some(_) => {}
-                None => return Ok(None),
+                Ok(Some(_)) => {}
+                Ok(None) => return Ok(None),
+                Err(error) => attempts.again(error).await.context(doing)?,
             }
         }
-    }
-
-    /// The outer error is about the settings, the inner one is the store's.
-    async fn step(&mut self) -> Result<opendal::Result<Option<Entry>>> {
-        if self.lister.is_none() {
-            let place = self.store.place(&self.prefix)?;
-            // A slash alone stands for the whole root.
-            let key = if place.key.is_empty() { "/" } else { &place.key };
-            match place.root.retrying.list_dyn(key, OpList::new().with_recursive(true)).await {
-                Ok((_, lister)) => self.lister = Some(lister),
-                Err(e) => return Ok(Err(e)),
-            }
-        }
-        Ok(match &mut self.lister {
-            Some(lister) => lister.next_dyn().await,
-            None => Ok(None),
-        })
     }
 }

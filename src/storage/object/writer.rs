@@ -8,8 +8,8 @@ use opendal::Buffer;
 use opendal::raw::oio::{WriteDyn as _, Writer};
 use tokio::task::JoinHandle;
 
-use super::{ObjectStore, translate};
-use crate::error::{Error, Result};
+use super::ObjectStore;
+use crate::error::{Context, Error, Result};
 use crate::storage::{StoreWriter, already_exists};
 
 /// Bytes of a part. With one part filling, one held back until it is known whether it is the only one, and one on its
@@ -36,23 +36,27 @@ pub(super) struct ObjectWriter {
     size: u64,
 }
 
-/// Sends one part. One that was not taken can be given again, here with renewed credentials.
-async fn send_part(mut inner: Writer, part: Bytes, store: Arc<ObjectStore>, path: Arc<str>) -> (Writer, Result<()>) {
-    let generation = store.settings.generation();
-    let sent = match inner.write_dyn(Buffer::from(part.clone())).await {
-        Err(e) => match store.has_new_credentials(&e, generation).await {
-            Ok(true) => inner.write_dyn(Buffer::from(part)).await,
-            Ok(false) => Err(e),
-            Err(renewal) => return (inner, Err(renewal.context(format!("write {path}")))),
-        },
-        Ok(()) => Ok(()),
-    };
-    (inner, sent.map_err(|e| translate(&e).context(format!("write {path}"))))
+/// Sends one part. One that was not taken can be given again.
+async fn send_part(upload: &mut Writer, part: Bytes, store: &ObjectStore, path: &str) -> Result<()> {
+    let mut attempts = store.attempts("write");
+    while let Err(error) = upload.write_dyn(Buffer::from(part.clone())).await {
+        attempts.again(error).await.context(|| format!("write {path}"))?;
+    }
+    Ok(())
+}
+
+/// Frees the parts that were sent.
+async fn abort(mut upload: Writer, store: Arc<ObjectStore>, path: Arc<str>) -> Result<()> {
+    let mut attempts = store.attempts("write");
+    while let Err(error) = upload.abort_dyn().await {
+        attempts.again(error).await.context(|| format!("abort {path}"))?;
+    }
+    Ok(())
 }
 
 impl ObjectWriter {
-    pub(super) fn new(path: &str, inner: Writer, store: Arc<ObjectStore>) -> Self {
-        Self { path: path.into(), store, state: UploadState::Idle(inner), part: BytesMut::new(), size: 0 }
+    pub(super) fn new(path: &str, upload: Writer, store: Arc<ObjectStore>) -> Self {
+        Self { path: path.into(), store, state: UploadState::Idle(upload), part: BytesMut::new(), size: 0 }
     }
 
     /// Waits until nothing is on its way. A cancelled caller loses nothing: the task stays in place.
@@ -60,9 +64,9 @@ impl ObjectWriter {
         let UploadState::Sending(task) = &mut self.state else { return Ok(()) };
         let joined = task.await;
         self.state = UploadState::Over;
-        let (inner, sent) =
+        let (upload, sent) =
             joined.map_err(|e| Error::internal(format!("write {}: the upload was cut off: {e}", self.path)))?;
-        self.state = if sent.is_ok() { UploadState::Idle(inner) } else { UploadState::Broken(inner) };
+        self.state = if sent.is_ok() { UploadState::Idle(upload) } else { UploadState::Broken(upload) };
         sent
     }
 
@@ -73,9 +77,12 @@ impl ObjectWriter {
     async fn send(&mut self, part: Bytes) -> Result<()> {
         self.settle().await?;
         match std::mem::replace(&mut self.state, UploadState::Over) {
-            UploadState::Idle(inner) => {
-                let work = send_part(inner, part, Arc::clone(&self.store), Arc::clone(&self.path));
-                self.state = UploadState::Sending(tokio::spawn(work));
+            UploadState::Idle(mut upload) => {
+                let (store, path) = (Arc::clone(&self.store), Arc::clone(&self.path));
+                self.state = UploadState::Sending(tokio::spawn(async move {
+                    let sent = send_part(&mut upload, part, &store, &path).await;
+                    (upload, sent)
+                }));
                 Ok(())
             }
             other => {
@@ -107,16 +114,15 @@ impl StoreWriter for ObjectWriter {
             self.send(rest).await?;
         }
         self.settle().await?;
-        let UploadState::Idle(inner) = &mut self.state else { return Err(self.not_open()) };
-        let generation = self.store.settings.generation();
-        let closed = match inner.close_dyn().await {
-            Err(e) if self.store.has_new_credentials(&e, generation).await? => inner.close_dyn().await,
-            other => other,
-        };
-        closed.map_err(|e| match e.kind() {
-            opendal::ErrorKind::ConditionNotMatch => already_exists(&self.path),
-            _ => translate(&e).context(format!("close {}", self.path)),
-        })?;
+        let UploadState::Idle(upload) = &mut self.state else { return Err(self.not_open()) };
+        let mut attempts = self.store.attempts("write");
+        while let Err(error) = upload.close_dyn().await {
+            let is_taken = error.kind() == opendal::ErrorKind::ConditionNotMatch;
+            attempts.again(error).await.map_err(|e| match is_taken {
+                true => already_exists(&self.path),
+                false => e.context(format!("close {}", self.path)),
+            })?;
+        }
         self.state = UploadState::Over;
         Ok(self.size)
     }
@@ -126,8 +132,8 @@ impl StoreWriter for ObjectWriter {
         // Whatever became of the last part, it goes with the rest.
         let _ = self.settle().await;
         match std::mem::replace(&mut self.state, UploadState::Over) {
-            UploadState::Idle(mut inner) | UploadState::Broken(mut inner) => {
-                inner.abort_dyn().await.map_err(|e| translate(&e).context(format!("abort {}", self.path)))
+            UploadState::Idle(upload) | UploadState::Broken(upload) => {
+                abort(upload, Arc::clone(&self.store), Arc::clone(&self.path)).await
             }
             UploadState::Sending(_) | UploadState::Over => Ok(()),
         }
@@ -138,14 +144,15 @@ impl Drop for ObjectWriter {
     /// A writer that is dropped open (its task was cancelled) still frees its uploaded parts, if it can.
     fn drop(&mut self) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let (store, path) = (Arc::clone(&self.store), Arc::clone(&self.path));
         match std::mem::replace(&mut self.state, UploadState::Over) {
-            UploadState::Idle(mut inner) | UploadState::Broken(mut inner) => {
-                runtime.spawn(async move { inner.abort_dyn().await });
+            UploadState::Idle(upload) | UploadState::Broken(upload) => {
+                runtime.spawn(abort(upload, store, path));
             }
             UploadState::Sending(task) => {
                 runtime.spawn(async move {
-                    if let Ok((mut inner, _)) = task.await {
-                        let _ = inner.abort_dyn().await;
+                    if let Ok((upload, _)) = task.await {
+                        let _ = abort(upload, store, path).await;
                     }
                 });
             }
