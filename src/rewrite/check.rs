@@ -8,11 +8,12 @@ use iceberg::spec::{DataContentType, TableMetadata};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::FileGroup;
 use crate::table::PartitionTuple;
-use crate::table::supports::{self, check_file, unwritable_spec};
+use crate::table::supports::{check_file, check_output, check_table, unwritable_spec};
 
 /// Refuses groups that this version cannot rewrite without loss, and plans that contradict themselves.
 pub(crate) fn check_group(metadata: &TableMetadata, group: &FileGroup) -> Result<()> {
-    supports::check_table(metadata.format_version(), metadata.properties())?;
+    check_table(metadata.format_version(), metadata.properties())?;
+    check_output(metadata.properties())?;
     if metadata.partition_spec_by_id(group.output_spec_id).is_none() {
         return Err(Error::invalid(format!("the table has no partition spec {}", group.output_spec_id)));
     }

@@ -10,7 +10,6 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPrope
 use parquet::schema::types::{ColumnPath, SchemaDescriptor};
 
 use crate::error::{Error, Result};
-use crate::table::supports::check_written_format;
 
 const PREFIX: &str = "write.parquet.";
 /// Levels that the reference implementation's codecs use when the table names none.
@@ -66,7 +65,6 @@ pub(crate) fn file_settings(
     parquet_schema: &SchemaDescriptor,
     bounds: FooterBounds,
 ) -> Result<FileSettings> {
-    check_written_format(properties)?;
     let key = |name: &str| format!("{PREFIX}{name}");
     let positive = |name: &str, default: usize| -> Result<usize> {
         match parsed(properties, &key(name), default)? {

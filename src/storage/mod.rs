@@ -62,13 +62,10 @@ pub trait Store: Send + Sync {
     }
 }
 
-/// A shared store.
 pub type StoreRef = Arc<dyn Store>;
 
-/// A file being written.
 #[async_trait]
 pub trait StoreWriter: Send {
-    /// Appends.
     async fn write(&mut self, content: Bytes) -> Result<()>;
     /// Makes the file visible; returns its size in bytes.
     async fn close(&mut self) -> Result<u64>;
@@ -112,9 +109,7 @@ pub fn for_table(
     observer: Arc<dyn RequestObserver>,
     permit: WritePermit,
 ) -> Result<StoreRef> {
-    let lent =
-        TableCredentials { config: table.config.clone(), storage_credentials: table.storage_credentials.clone() };
-    let router = router(catalog_properties, lent, Some(source), observer, permit);
+    let router = router(catalog_properties, table.lent.clone(), Some(source), observer, permit);
     router.pick(table.metadata.location())?;
     Ok(Arc::new(router))
 }
@@ -130,7 +125,6 @@ pub(crate) fn short_read(path: &str, range: &Range<u64>) -> Error {
     Error::invalid(format!("read {path}: the file ends before byte {} of the range {range:?}", range.end))
 }
 
-/// Files are never overwritten.
 pub(crate) fn already_exists(path: &str) -> Error {
     Error::internal(format!("create {path}: the file already exists and is never overwritten"))
 }

@@ -175,11 +175,8 @@ pub fn join(base: &str, rest: &str) -> String {
 /// How the locations of two tables relate, if they share files at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overlap {
-    /// The same directory.
     Equal,
-    /// The first lies inside the second.
     FirstInSecond,
-    /// The second lies inside the first.
     SecondInFirst,
 }
 

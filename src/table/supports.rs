@@ -80,29 +80,23 @@ pub fn check_file(file: &FileEntry) -> Result<()> {
     Err(Error::unsupported(format!("{} is {why}", file.file_path)))
 }
 
-/// Refuses tables whose new data files must be of a format that is not written.
-pub fn check_written_format(properties: &HashMap<String, String>) -> Result<()> {
-    match properties.get("write.format.default") {
-        Some(format) if !format.eq_ignore_ascii_case("parquet") => {
-            Err(Error::unsupported(format!("write.format.default is {format}: only Parquet files are written")))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Refuses tables whose new data files must lie where only other code knows.
-pub fn check_location_provider(properties: &HashMap<String, String>) -> Result<()> {
-    if let Some(class) = properties.get("write.location-provider.impl") {
-        return Err(Error::unsupported(format!(
-            "write.location-provider.impl = {class}: paths are decided by code that runs elsewhere; unset it to let this table be compacted"
-        )));
-    }
-    match ["write.object-storage.path", "write.folder-storage.path"].iter().find(|old| properties.contains_key(**old)) {
-        Some(old) => {
-            Err(Error::unsupported(format!("table property {old} is no longer honoured: use write.data.path")))
-        }
-        None => Ok(()),
-    }
+/// Refuses tables whose new data files must be of a format that is not written, or lie where only other code knows.
+pub fn check_output(properties: &HashMap<String, String>) -> Result<()> {
+    let set = |key: &str| properties.get(key);
+    let moved = ["write.object-storage.path", "write.folder-storage.path"].into_iter().find(|key| set(key).is_some());
+    let why = if let Some(format) = set("write.format.default").filter(|f| !f.eq_ignore_ascii_case("parquet")) {
+        format!("write.format.default is {format}: only Parquet files are written")
+    } else if let Some(class) = set("write.location-provider.impl") {
+        format!(
+            "write.location-provider.impl = {class}: paths are decided by code that runs elsewhere; unset it to let this \
+             table be compacted"
+        )
+    } else if let Some(key) = moved {
+        format!("table property {key} is no longer honoured: use write.data.path")
+    } else {
+        return Ok(());
+    };
+    Err(Error::unsupported(why))
 }
 
 /// Why files of partition spec `spec_id` cannot be written such that every engine reads them; `None` if they can.

@@ -9,7 +9,6 @@ use iceberg::spec::{
 use crate::error::{Error, Result};
 use crate::rewrite::properties::flag;
 use crate::rewrite::transform::civil_date;
-use crate::table::supports::check_location_provider;
 
 /// Decides the path of a data file by its name and partition.
 #[derive(Debug, Clone)]
@@ -27,9 +26,8 @@ struct ObjectStorage {
 
 impl DataLocation {
     /// Reads the layout from a table's properties.
-    pub(crate) fn new(metadata: &TableMetadata) -> Result<Self> {
+    pub(crate) fn new(metadata: &TableMetadata) -> Self {
         let properties = metadata.properties();
-        check_location_provider(properties)?;
         let table = metadata.location().trim_end_matches('/');
         let root = match properties.get("write.data.path") {
             Some(path) => path.trim_end_matches('/').to_string(),
@@ -43,7 +41,7 @@ impl DataLocation {
                 last.next().map_or_else(|| name.to_string(), |parent| format!("{parent}/{name}"))
             }),
         });
-        Ok(Self { root, object_storage })
+        Self { root, object_storage }
     }
 
     /// The path of a new data file; `partition` is empty for unpartitioned files.

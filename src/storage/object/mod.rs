@@ -338,7 +338,6 @@ impl HttpFetch for DatedClient {
     }
 }
 
-/// A listing under way.
 struct ObjectListing {
     store: Arc<ObjectStore>,
     /// What was asked for, ending in a slash.
