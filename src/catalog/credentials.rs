@@ -7,7 +7,7 @@ use iceberg::TableIdent;
 
 use super::Catalog;
 use crate::error::Result;
-use crate::storage::CredentialSource;
+use crate::storage::credentials::CredentialSource;
 use crate::table::TableCredentials;
 
 /// Asks the catalog that lent them.

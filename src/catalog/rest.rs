@@ -262,7 +262,7 @@ impl RestCatalog {
 
     async fn try_load(&self, table: &TableIdent) -> Result<LoadedTable> {
         let loaded = parse_table(self.table_response(table).await?)?;
-        self.remember_token(table, &loaded.config);
+        self.remember_token(table, &loaded.lent.config);
         Ok(loaded)
     }
 
@@ -307,8 +307,8 @@ fn present(properties: HashMap<String, Option<String>>) -> HashMap<String, Strin
 fn parse_table(answer: TableResponse) -> Result<LoadedTable> {
     let location = answer.metadata_location.ok_or_else(|| Error::invalid("the catalog tells no metadata-location"))?;
     let mut loaded = LoadedTable::from_metadata_json(location, &answer.metadata)?;
-    loaded.config = answer.config.unwrap_or_default();
-    loaded.storage_credentials = answer.storage_credentials.unwrap_or_default();
+    loaded.lent.config = answer.config.unwrap_or_default();
+    loaded.lent.storage_credentials = answer.storage_credentials.unwrap_or_default();
     Ok(loaded)
 }
 
@@ -353,8 +353,7 @@ impl Catalog for RestCatalog {
         let what = || format!("get credentials for table {table}");
         let connection = self.connection().await.context(what)?;
         if !connection.endpoints.contains(CREDENTIALS_ENDPOINT) {
-            let loaded = self.load_table(table).await.context(what)?;
-            return Ok(TableCredentials { config: loaded.config, storage_credentials: loaded.storage_credentials });
+            return Ok(self.load_table(table).await.context(what)?.lent);
         }
         let url = format!("{}/{}/credentials", connection.base, connection.separator.table(table).context(what)?);
         let request = Request {

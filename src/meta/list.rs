@@ -8,7 +8,7 @@ use super::avro::{Decoder, Field, Type};
 use super::container::Container;
 use crate::error::{Error, Result};
 use crate::storage::Store;
-use crate::table::{LoadedTable, Snapshot};
+use crate::table::{LoadedTable, Snapshot, supports};
 
 /// The manifests of a snapshot, in list order, for reading rows or making the next snapshot. Version 1 lists may leave the
 /// counts out; their sequence numbers read as 0.
@@ -50,7 +50,7 @@ pub async fn read_manifest_list(
 pub async fn read_manifests_of(store: &dyn Store, snapshot: &Snapshot) -> Result<(Vec<ManifestFile>, u64)> {
     let path = snapshot.manifest_list();
     if snapshot.encryption_key_id().is_some() {
-        return Err(Error::unsupported(format!("manifest list {path} is encrypted; encrypted tables are left alone")));
+        return Err(supports::encrypted(&format!("manifest list {path}")));
     }
     if !path.is_empty() {
         return read_manifest_list_at(store, path).await;
@@ -114,7 +114,7 @@ fn manifest_file(decoder: &mut Decoder<'_>, entry: &Type) -> Result<ManifestFile
     }
     let path = path.filter(|p| !p.is_empty()).ok_or_else(|| decoder.error("entry without a manifest path"))?;
     if key_metadata.is_some() {
-        return Err(Error::unsupported(format!("manifest {path} is encrypted; encrypted tables are left alone")));
+        return Err(supports::encrypted(&format!("manifest {path}")));
     }
     let required = |id: i32, what: &str| {
         longs.get(&id).copied().ok_or_else(|| decoder.error(format!("manifest {path} has no {what}")))

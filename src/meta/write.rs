@@ -20,6 +20,7 @@ use super::partition_summary::{PartitionSummaries, UuidClass};
 use super::schema::{belongs, data_file_schema, entry_schema, put_data_file, put_optional};
 use crate::error::{Context, Error, Result};
 use crate::storage::Store;
+use crate::table::supports::check_table;
 
 /// Bytes of a manifest at which the next is begun, unless the table says otherwise.
 const TARGET_SIZE_DEFAULT: u64 = 8 << 20;
@@ -48,19 +49,11 @@ pub struct SnapshotWriter<'a> {
 }
 
 impl<'a> SnapshotWriter<'a> {
-    /// Refuses, as [`crate::error::ErrorKind::Unsupported`], tables of format version 3 and up, encrypted tables, and codecs of
+    /// Refuses, as [`crate::error::ErrorKind::Unsupported`], tables that [`check_table`] refuses, and codecs of
     /// `write.manifest.compression-codec` other than gzip, zstd, snappy and uncompressed.
     pub fn new(store: &'a dyn Store, metadata: &'a TableMetadata, identity: SnapshotIdentity) -> Result<Self> {
-        if !matches!(metadata.format_version(), FormatVersion::V1 | FormatVersion::V2) {
-            let version = metadata.format_version();
-            return Err(Error::unsupported(format!(
-                "new snapshots of {version} tables are not written by this version"
-            )));
-        }
         let properties = metadata.properties();
-        if properties.contains_key("encryption.key-id") {
-            return Err(Error::unsupported("the table is encrypted (encryption.key-id)"));
-        }
+        check_table(metadata.format_version(), properties)?;
         let codec = match properties.get("write.manifest.compression-codec").map(|c| c.to_ascii_lowercase()).as_deref()
         {
             None | Some("gzip" | "deflate") => Codec::Deflate,

@@ -42,7 +42,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use iceberg::spec::{DataFileFormat, FormatVersion, TableMetadata};
+use iceberg::spec::TableMetadata;
 
 use super::bin_pack::pack;
 use super::doubtful::Doubtful;
@@ -55,7 +55,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::policy::{RewriteDataFilesPolicy, RewriteJobOrder, TablePolicy};
 use crate::run_id::RunId;
 use crate::table::delete_index::{may_hold_rows_of, without_target};
-use crate::table::{DeleteIndex, FileEntry, PartitionTuple, TableState, unwritable_spec};
+use crate::table::supports::{self, FileLimit, unwritable_spec};
+use crate::table::{DeleteIndex, FileEntry, PartitionTuple, TableState};
 
 /// What indexes and footers may add to a file of ours above the maximum.
 const OWN_SLACK_BYTES: u64 = 1 << 20;
@@ -94,7 +95,7 @@ pub fn plan_rewrite_data_files(
         return Ok(plan);
     }
     let metadata = state.loaded.typed()?;
-    check_supported(state)?;
+    supports::check_table(metadata.format_version(), metadata.properties())?;
     check_options(options)?;
     if let Some(why) = unwritable_spec(metadata, metadata.default_partition_spec_id()) {
         state.data_files.iter().for_each(|file| skips.add(SkipReason::PartitionSpecUnwritable, file));
@@ -118,23 +119,6 @@ pub fn plan_rewrite_data_files(
     plan.dangling_delete_files = without_target(metadata, &state.data_files, &doubtful.usable_deletes).len();
     plan.skipped = skips.finish(Some(&sizes), options.min_input_files);
     Ok(plan)
-}
-
-fn check_supported(state: &TableState) -> Result<()> {
-    let metadata = &state.loaded.metadata;
-    if metadata.format_version() > FormatVersion::V2 {
-        return Err(Error::unsupported(format!(
-            "format version {} cannot be compacted by this version: row lineage and deletion vectors would be lost; \
-             disable rewrite-data-files for this table",
-            metadata.format_version()
-        )));
-    }
-    if metadata.properties().contains_key("encryption.key-id") {
-        return Err(Error::unsupported(
-            "encrypted tables cannot be compacted by this version; disable rewrite-data-files for this table",
-        ));
-    }
-    Ok(())
 }
 
 fn check_options(options: &RewriteDataFilesPolicy) -> Result<()> {
@@ -236,11 +220,10 @@ fn tasks(
 
 /// Why this version cannot read a file, if it cannot.
 fn unreadable(file: &FileEntry) -> Option<SkipReason> {
-    match file.file_format {
-        _ if file.encrypted => Some(SkipReason::Encrypted),
-        Some(DataFileFormat::Parquet) => None,
-        _ => Some(SkipReason::Format),
-    }
+    supports::file_limit(file).map(|limit| match limit {
+        FileLimit::Encrypted => SkipReason::Encrypted,
+        FileLimit::Format => SkipReason::Format,
+    })
 }
 
 fn packing_key(task: &RewriteTask) -> (i64, &str) {

@@ -3,23 +3,17 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use iceberg::spec::{DataContentType, FormatVersion, TableMetadata};
+use iceberg::spec::{DataContentType, TableMetadata};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::FileGroup;
-use crate::rewrite::reader::check_readable;
-use crate::table::{PartitionTuple, unwritable_spec};
+use crate::table::PartitionTuple;
+use crate::table::supports::{check_file, check_output, check_table, unwritable_spec};
 
 /// Refuses groups that this version cannot rewrite without loss, and plans that contradict themselves.
 pub(crate) fn check_group(metadata: &TableMetadata, group: &FileGroup) -> Result<()> {
-    if !matches!(metadata.format_version(), FormatVersion::V1 | FormatVersion::V2) {
-        return Err(Error::unsupported(
-            "format version 3 cannot be compacted by this version: row lineage would be lost",
-        ));
-    }
-    if metadata.properties().contains_key("encryption.key-id") {
-        return Err(Error::unsupported("encrypted tables (encryption.key-id) are not rewritten by this version"));
-    }
+    check_table(metadata.format_version(), metadata.properties())?;
+    check_output(metadata.properties())?;
     if metadata.partition_spec_by_id(group.output_spec_id).is_none() {
         return Err(Error::invalid(format!("the table has no partition spec {}", group.output_spec_id)));
     }
@@ -35,9 +29,9 @@ pub(crate) fn check_group(metadata: &TableMetadata, group: &FileGroup) -> Result
         if !paths.insert(&file.file_path) {
             return Err(Error::invalid(format!("{} is planned twice: its rows would be doubled", file.file_path)));
         }
-        check_readable(file)?;
+        check_file(file)?;
         for delete in task.delete_files.iter() {
-            check_readable(delete)?;
+            check_file(delete)?;
             if delete.content == DataContentType::Data {
                 return Err(Error::internal(format!("{} is planned as a delete file and is none", delete.file_path)));
             }

@@ -150,7 +150,7 @@ pub(super) fn output_settings(
         store: Arc::clone(&ctx.store),
         runtime: Handle::current(),
         factory: Arc::new(factory),
-        location: DataLocation::new(metadata)?,
+        location: DataLocation::new(metadata),
         schema: Arc::clone(schema),
         modes,
         spec_id: group.output_spec_id,

@@ -65,10 +65,6 @@ pub(crate) fn file_settings(
     parquet_schema: &SchemaDescriptor,
     bounds: FooterBounds,
 ) -> Result<FileSettings> {
-    let format = properties.get("write.format.default").map_or("parquet", String::as_str);
-    if !format.eq_ignore_ascii_case("parquet") {
-        return Err(Error::unsupported(format!("write.format.default is {format}: only Parquet files are written")));
-    }
     let key = |name: &str| format!("{PREFIX}{name}");
     let positive = |name: &str, default: usize| -> Result<usize> {
         match parsed(properties, &key(name), default)? {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use bytes::{Buf, Bytes};
-use iceberg::spec::{DataFileFormat, NameMapping, NestedField, NestedFieldRef, Type};
+use iceberg::spec::{NameMapping, NestedField, NestedFieldRef, Type};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::errors::ParquetError;
@@ -18,6 +18,7 @@ use crate::rewrite::fields::{FileField, file_fields};
 use crate::rewrite::project::{PartitionConstants, Projection};
 use crate::storage::Store;
 use crate::table::FileEntry;
+use crate::table::supports::check_file;
 
 /// Files up to this many bytes are read in one request.
 pub(crate) const WHOLE_FILE_LIMIT: u64 = 32 << 20;
@@ -107,24 +108,6 @@ pub(crate) struct Piece {
     first_position: u64,
 }
 
-/// Refuses what is not a plain Parquet file.
-pub(crate) fn check_readable(entry: &FileEntry) -> Result<()> {
-    if entry.encrypted {
-        return Err(Error::unsupported(format!("{} is encrypted", entry.file_path)));
-    }
-    match entry.file_format {
-        Some(DataFileFormat::Parquet) => Ok(()),
-        Some(DataFileFormat::Puffin) => Err(Error::unsupported(format!(
-            "{} is a deletion vector: format version 3 is not handled by this version",
-            entry.file_path
-        ))),
-        other => {
-            let format = other.map_or_else(|| "of an unknown format".to_owned(), |format| format.to_string());
-            Err(Error::unsupported(format!("{} is {format}: only Parquet files are rewritten", entry.file_path)))
-        }
-    }
-}
-
 impl OpenFile {
     fn new(metadata: ParquetMetaData, target: &Target, constants: &PartitionConstants) -> Result<Self> {
         let fields = file_fields(&metadata, target.mapping.as_ref())?;
@@ -197,7 +180,7 @@ fn holds(file: &[FileField], field: &NestedField) -> bool {
 
 /// The whole of a small file, in one request. A length other than the manifest's is damage.
 pub(crate) async fn read_whole(store: &dyn Store, entry: &FileEntry) -> Result<Bytes> {
-    check_readable(entry)?;
+    check_file(entry)?;
     let bytes = store.read(&entry.file_path).await?;
     if bytes.len() as u64 != entry.file_size_bytes {
         return Err(Error::invalid(format!(
@@ -259,7 +242,7 @@ pub(crate) async fn open_large(
     constants: &PartitionConstants,
 ) -> Result<OpenFile> {
     let doing = |e: Error| e.context_of("open", &entry.file_path);
-    check_readable(entry)?;
+    check_file(entry)?;
     let metadata = read_footer(store, &entry.file_path, entry.file_size_bytes).await?;
     check_footer(&metadata, entry)?;
     OpenFile::new(metadata, target, constants).map_err(doing)

@@ -2,21 +2,19 @@
 //!
 //! Precedence, strongest first: the vended credential with the longest matching prefix, the table's own `config`,
 //! the catalog's properties (after the catalog's overrides and defaults), this program's defaults.
-//! A set of keys is never mixed from two sources: who brings an access key also decides whether there is a session token.
+//! Credentials are never mixed from two sources.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use async_trait::async_trait;
 
+use super::scheme::SCHEMES;
 use crate::clock::Clock;
-use crate::error::{Context, Error, Result};
+use crate::error::{Context, Result};
+use crate::table::path::with_family;
 use crate::table::{StorageCredential, TableCredentials};
-
-pub(super) const ACCESS_KEY: &str = "s3.access-key-id";
-pub(super) const SECRET_KEY: &str = "s3.secret-access-key";
-pub(super) const SESSION_TOKEN: &str = "s3.session-token";
-pub(super) const EXPIRES_AT_MS: &str = "s3.session-token-expires-at-ms";
 
 /// Renewed at the earliest this long before they expire.
 const MARGIN_MS: i64 = 300_000;
@@ -28,14 +26,6 @@ const PAUSE_MS: i64 = 10_000;
 pub trait CredentialSource: Send + Sync {
     /// Asks for new ones.
     async fn fetch(&self) -> Result<TableCredentials>;
-}
-
-/// One set of S3 keys.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) struct S3Keys {
-    pub(super) access_key: String,
-    pub(super) secret_key: String,
-    pub(super) session_token: Option<String>,
 }
 
 /// What is in force now.
@@ -53,7 +43,7 @@ struct Current {
 impl Current {
     fn new(lent: TableCredentials, generation: u64, now_ms: i64) -> Self {
         let configs = std::iter::once(&lent.config).chain(lent.storage_credentials.iter().map(|c| &c.config));
-        let expires_at_ms = configs.filter_map(|c| c.get(EXPIRES_AT_MS)?.parse().ok()).min();
+        let expires_at_ms = configs.flat_map(|c| SCHEMES.iter().filter_map(|s| s.expires_at_ms(c))).min();
         Self { lent, generation, fetched_ms: now_ms, expires_at_ms, not_before_ms: 0 }
     }
 
@@ -66,7 +56,7 @@ impl Current {
 }
 
 /// Settings of a store, with the part that a catalog lent and that is renewed.
-pub(super) struct Settings {
+pub(super) struct StoreSettings {
     base: HashMap<String, String>,
     current: RwLock<Arc<Current>>,
     renewing: tokio::sync::Mutex<()>,
@@ -74,7 +64,7 @@ pub(super) struct Settings {
     clock: Arc<dyn Clock>,
 }
 
-impl Settings {
+impl StoreSettings {
     pub(super) fn new(
         base: HashMap<String, String>,
         lent: TableCredentials,
@@ -113,25 +103,9 @@ impl Settings {
         merged
     }
 
-    /// Whether the keys can change while the store lives.
-    pub(super) fn renewable(&self) -> bool {
-        self.source.is_some()
-    }
-
-    /// Keys in force under a prefix, renewed first if they are about to expire.
-    /// If that fails, they are used as long as they last.
-    pub(super) async fn keys(&self, prefix: &str) -> Result<Option<S3Keys>> {
-        let now_ms = self.clock.now_ms();
-        if self.source.is_some() && self.current().due(now_ms) {
-            let renewed = self.renew(self.generation()).await;
-            let lapsed = self.current().expires_at_ms.is_some_and(|at| self.clock.now_ms() >= at);
-            match renewed {
-                Err(e) if lapsed => return Err(e),
-                Err(e) => tracing::warn!(error = %e, "storage credentials could not be renewed, trying again later"),
-                Ok(_) => {}
-            }
-        }
-        Ok(keys_in(&self.properties(prefix)))
+    /// The settings under a prefix that [`Self::prefix_for`] gave, as they change.
+    pub(super) fn lent(self: &Arc<Self>, prefix: &str) -> LentSettings {
+        LentSettings { settings: Arc::clone(self), prefix: prefix.to_owned() }
     }
 
     /// Renews, unless somebody else has done so since `seen` or it was tried a moment ago.
@@ -170,51 +144,53 @@ impl Settings {
     }
 }
 
-/// The keys that a set of properties holds.
-pub(super) fn keys_in(properties: &HashMap<String, String>) -> Option<S3Keys> {
-    Some(S3Keys {
-        access_key: properties.get(ACCESS_KEY)?.clone(),
-        secret_key: properties.get(SECRET_KEY)?.clone(),
-        session_token: properties.get(SESSION_TOKEN).cloned(),
-    })
+/// What one place of a store is reached by, whenever it is asked.
+pub(super) struct LentSettings {
+    settings: Arc<StoreSettings>,
+    prefix: String,
+}
+
+impl LentSettings {
+    /// The settings in force, their credentials renewed first if they are about to expire.
+    /// If that fails, they are used as long as they last.
+    pub(super) async fn in_force(&self) -> Result<HashMap<String, String>> {
+        let settings = &self.settings;
+        if settings.source.is_some() && settings.current().due(self.now_ms()) {
+            let renewed = settings.renew(settings.generation()).await;
+            let lapsed = settings.current().expires_at_ms.is_some_and(|at| self.now_ms() >= at);
+            match renewed {
+                Err(e) if lapsed => return Err(e),
+                Err(e) => tracing::warn!(error = %e, "storage credentials could not be renewed, trying again later"),
+                Ok(_) => {}
+            }
+        }
+        Ok(settings.properties(&self.prefix))
+    }
+
+    pub(super) fn now_ms(&self) -> i64 {
+        self.settings.clock.now_ms()
+    }
+}
+
+impl fmt::Debug for LentSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LentSettings").field("prefix", &self.prefix).finish_non_exhaustive()
+    }
 }
 
 /// Lays stronger settings over weaker ones.
 fn overlay(weaker: &mut HashMap<String, String>, stronger: &HashMap<String, String>) {
-    if stronger.contains_key(ACCESS_KEY) {
-        for key in [ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, EXPIRES_AT_MS] {
-            weaker.remove(key);
-        }
-    }
+    SCHEMES.iter().for_each(|scheme| scheme.drop_replaced(weaker, stronger));
     weaker.extend(stronger.iter().map(|(k, v)| (k.clone(), v.clone())));
 }
 
 /// The credential with the longest prefix of `path`.
 fn choose<'a>(credentials: &'a [StorageCredential], path: &str) -> Option<&'a StorageCredential> {
-    let path = one_scheme(path);
-    credentials.iter().filter(|c| path.starts_with(&one_scheme(&c.prefix))).max_by_key(|c| one_scheme(&c.prefix).len())
-}
-
-/// The schemes of S3 are one.
-fn one_scheme(path: &str) -> String {
-    for scheme in ["s3a:", "s3n:"] {
-        if let Some(rest) = path.strip_prefix(scheme) {
-            return format!("s3:{rest}");
-        }
-    }
-    path.to_owned()
-}
-
-/// Refuses tables whose catalog keeps the keys to itself.
-pub(super) fn remote_signing(properties: &HashMap<String, String>) -> Result<()> {
-    let wanted = properties.get("s3.remote-signing-enabled").is_some_and(|v| v == "true");
-    if wanted && keys_in(properties).is_none() {
-        return Err(Error::unsupported(
-            "the catalog wants to sign requests itself (s3.remote-signing-enabled) and lends no keys; \
-             this version needs vended credentials or keys of its own (s3.access-key-id)",
-        ));
-    }
-    Ok(())
+    let path = with_family(path);
+    credentials
+        .iter()
+        .filter(|c| path.starts_with(&with_family(&c.prefix)))
+        .max_by_key(|c| with_family(&c.prefix).len())
 }
 
 #[cfg(test)]
@@ -222,7 +198,8 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::error::ErrorKind;
+    use crate::error::{Error, ErrorKind};
+    use crate::storage::s3::{ACCESS_KEY, EXPIRES_AT_MS, SECRET_KEY, SESSION_TOKEN};
     use crate::testing::SetClock;
 
     fn map(pairs: &[(&str, &str)]) -> HashMap<String, String> {
@@ -259,17 +236,17 @@ mod tests {
         TableCredentials { config: HashMap::new(), storage_credentials: vec![credential] }
     }
 
-    fn settings() -> (Arc<SetClock>, Arc<Lender>, Settings) {
+    fn settings() -> (Arc<SetClock>, Arc<Lender>, Arc<StoreSettings>) {
         let clock = Arc::new(SetClock::default());
         let down = std::sync::atomic::AtomicBool::new(false);
         let lender = Arc::new(Lender { clock: clock.clone(), calls: AtomicUsize::new(0), down });
-        let settings = Settings::new(HashMap::new(), lend(0, 60_000), Some(lender.clone()), clock.clone());
-        (clock, lender, settings)
+        let settings = StoreSettings::new(HashMap::new(), lend(0, 60_000), Some(lender.clone()), clock.clone());
+        (clock, lender, Arc::new(settings))
     }
 
-    async fn key(settings: &Settings) -> Result<String> {
-        let prefix = settings.prefix_for("s3a://b/t/data/f");
-        Ok(settings.keys(&prefix).await?.map(|k| k.access_key).unwrap_or_default())
+    async fn key(settings: &Arc<StoreSettings>) -> Result<String> {
+        let lent = settings.lent(&settings.prefix_for("s3a://b/t/data/f"));
+        Ok(lent.in_force().await?.remove(ACCESS_KEY).unwrap_or_default())
     }
 
     #[tokio::test]
@@ -347,7 +324,7 @@ mod tests {
         let config = map(&[(ACCESS_KEY, "config"), (SECRET_KEY, "config"), ("s3.endpoint", "config")]);
         let lent = map(&[(ACCESS_KEY, "lent"), (SECRET_KEY, "lent"), (SESSION_TOKEN, "lent")]);
         let storage_credentials = vec![StorageCredential { prefix: "s3://b/t".into(), config: lent }];
-        let settings = Settings::new(base, TableCredentials { config, storage_credentials }, None, clock);
+        let settings = StoreSettings::new(base, TableCredentials { config, storage_credentials }, None, clock);
         let inside = settings.properties("s3://b/t");
         assert_eq!((inside[ACCESS_KEY].as_str(), inside[SESSION_TOKEN].as_str()), ("lent", "lent"));
         assert_eq!((inside["s3.endpoint"].as_str(), inside["s3.region"].as_str()), ("config", "base"));

@@ -25,21 +25,13 @@ use crate::table::{FileIdentity, ListedFile};
 /// Listed files that may wait for the reader.
 const LIST_BUFFER: usize = 256;
 
-/// The local file system.
-pub struct LocalStore {
+pub(super) struct LocalStore {
     clock: Arc<dyn Clock>,
-}
-
-impl LocalStore {
-    /// The local file system.
-    pub fn new() -> Self {
-        Self { clock: SystemClock::shared() }
-    }
 }
 
 impl Default for LocalStore {
     fn default() -> Self {
-        Self::new()
+        Self { clock: SystemClock::shared() }
     }
 }
 

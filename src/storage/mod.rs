@@ -3,12 +3,11 @@
 
 pub mod credentials;
 pub mod delete_files;
-pub mod instrument;
-pub mod local;
+mod local;
+mod object;
 mod router;
-mod s3;
-mod s3_operator;
-mod s3_writer;
+pub mod s3;
+mod scheme;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -22,15 +21,12 @@ use crate::clock::SystemClock;
 use crate::error::{Error, Result};
 use crate::http_client::{NoObserver, RequestObserver};
 use crate::permit::WritePermit;
-use crate::table::{FileIdentity, ListedFile};
-use crate::table::{LoadedTable, TableCredentials};
-pub use credentials::CredentialSource;
-use credentials::Settings;
-use instrument::InstrumentedStore;
+use crate::table::{FileIdentity, ListedFile, LoadedTable, TableCredentials};
+use credentials::{CredentialSource, StoreSettings};
 use local::LocalStore;
-use router::Router;
-pub use s3::CONDITIONAL_WRITES;
-use s3::S3Store;
+use object::ObjectStore;
+use router::StoreRouter;
+use scheme::SCHEMES;
 
 /// One store, or several behind one face that picks by scheme, bucket and credential prefix.
 #[async_trait]
@@ -66,13 +62,10 @@ pub trait Store: Send + Sync {
     }
 }
 
-/// A shared store.
 pub type StoreRef = Arc<dyn Store>;
 
-/// A file being written.
 #[async_trait]
 pub trait StoreWriter: Send {
-    /// Appends.
     async fn write(&mut self, content: Bytes) -> Result<()>;
     /// Makes the file visible; returns its size in bytes.
     async fn close(&mut self) -> Result<u64>;
@@ -83,12 +76,25 @@ pub trait StoreWriter: Send {
 /// The store for files of all supported schemes, set up by Iceberg's properties. Opens nothing yet:
 /// wrong settings show at the first file that needs them.
 pub fn open(properties: &HashMap<String, String>) -> StoreRef {
+    Arc::new(router(properties, TableCredentials::default(), None, Arc::new(NoObserver), WritePermit::always()))
+}
+
+fn router(
+    properties: &HashMap<String, String>,
+    lent: TableCredentials,
+    source: Option<Arc<dyn CredentialSource>>,
+    observer: Arc<dyn RequestObserver>,
+    permit: WritePermit,
+) -> StoreRouter {
     let clock = SystemClock::shared();
-    let settings = Settings::new(properties.clone(), TableCredentials::default(), None, Arc::clone(&clock));
-    Arc::new(Router {
-        local: LocalStore::new(),
-        s3: S3Store::new(settings, clock, Arc::new(NoObserver), WritePermit::always()),
-    })
+    let settings = Arc::new(StoreSettings::new(properties.clone(), lent, source, Arc::clone(&clock)));
+    let mut stores: Vec<(&str, StoreRef)> = vec![("file", Arc::new(LocalStore::default()))];
+    for scheme in SCHEMES {
+        let (settings, clock, observer) = (Arc::clone(&settings), Arc::clone(&clock), Arc::clone(&observer));
+        let store = ObjectStore::new(scheme, settings, clock, observer, permit.clone());
+        stores.push((scheme.family(), Arc::new(Arc::new(store))));
+    }
+    StoreRouter { stores, observer, permit }
 }
 
 /// The store for a table's files, with what its catalog lent for them. `source` is asked for new credentials before the
@@ -103,14 +109,9 @@ pub fn for_table(
     observer: Arc<dyn RequestObserver>,
     permit: WritePermit,
 ) -> Result<StoreRef> {
-    let clock = SystemClock::shared();
-    let lent =
-        TableCredentials { config: table.config.clone(), storage_credentials: table.storage_credentials.clone() };
-    let settings = Settings::new(catalog_properties.clone(), lent, Some(source), Arc::clone(&clock));
-    let s3 = S3Store::new(settings, clock, Arc::clone(&observer), permit.clone());
-    let router = Router { local: LocalStore::new(), s3 };
+    let router = router(catalog_properties, table.lent.clone(), Some(source), observer, permit);
     router.pick(table.metadata.location())?;
-    Ok(InstrumentedStore::wrap(Arc::new(router), observer, permit))
+    Ok(Arc::new(router))
 }
 
 /// The number of bytes in a range; an inverted or huge one is an error.
@@ -124,7 +125,6 @@ pub(crate) fn short_read(path: &str, range: &Range<u64>) -> Error {
     Error::invalid(format!("read {path}: the file ends before byte {} of the range {range:?}", range.end))
 }
 
-/// Files are never overwritten.
 pub(crate) fn already_exists(path: &str) -> Error {
     Error::internal(format!("create {path}: the file already exists and is never overwritten"))
 }

@@ -10,9 +10,7 @@ use crate::table::PartitionValues;
 /// so that values written before a type promotion compare equal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PartitionTuple {
-    /// Partition spec id.
     pub spec_id: i32,
-    /// One value per partition field.
     pub values: PartitionValues,
 }
 
@@ -21,23 +19,18 @@ pub struct PartitionTuple {
 pub struct FileEntry {
     /// Data, position deletes (also deletion vectors) or equality deletes.
     pub content: DataContentType,
-    /// Path, verbatim.
     pub file_path: Arc<str>,
     /// Format; `None` if this version does not know it.
     pub file_format: Option<DataFileFormat>,
     /// Spec and partition values; shared between entries of one partition.
     pub partition: Arc<PartitionTuple>,
-    /// Rows.
     pub record_count: u64,
-    /// Bytes.
     pub file_size_bytes: u64,
     /// Data sequence number, inherited if the manifest left it out; 0 in version 1 tables.
     pub data_sequence_number: i64,
     /// File sequence number, likewise.
     pub file_sequence_number: Option<i64>,
-    /// The snapshot that added the file.
     pub snapshot_id: i64,
-    /// Field ids of an equality delete file.
     pub equality_ids: Vec<i32>,
     /// The one data file a position delete file or deletion vector applies to, if that is certain: the entry names it, or
     /// [`crate::table::name_referenced_files`] found it by `path_bound`.
@@ -45,11 +38,8 @@ pub struct FileEntry {
     /// The bound of the path column (2147483546) of a position delete file, if the lower and the upper one are equal. It may be
     /// the beginning of several paths: some writers cut both bounds.
     pub path_bound: Option<Arc<str>>,
-    /// Offset of a deletion vector's blob.
     pub content_offset: Option<i64>,
-    /// Length of a deletion vector's blob.
     pub content_size_bytes: Option<i64>,
-    /// Sort order id.
     pub sort_order_id: Option<i32>,
     /// First row id (format version 3), inherited if the manifest left it out.
     pub first_row_id: Option<i64>,

@@ -37,10 +37,7 @@ pub struct LoadedTable {
     pub metadata: Arc<Metadata>,
     /// Every branch and tag, also those whose snapshot is gone from the metadata.
     pub refs: BTreeMap<String, SnapshotReference>,
-    /// The catalog's settings for this table (may hold vended credentials).
-    pub config: HashMap<String, String>,
-    /// Vended credentials by location prefix.
-    pub storage_credentials: Vec<StorageCredential>,
+    pub lent: TableCredentials,
     /// See [`Self::typed`].
     typed: Result<Arc<TableMetadata>>,
 }
@@ -65,14 +62,7 @@ impl LoadedTable {
         let metadata = Metadata::from_json(json).map_err(unreadable)?;
         let refs = read_refs(json, metadata.current_snapshot_id()).map_err(unreadable)?;
         let typed = typed::read(&metadata_location, json, metadata.properties());
-        Ok(Self {
-            metadata_location,
-            metadata: Arc::new(metadata),
-            refs,
-            config: HashMap::new(),
-            storage_credentials: Vec::new(),
-            typed,
-        })
+        Ok(Self { metadata_location, metadata: Arc::new(metadata), refs, lent: TableCredentials::default(), typed })
     }
 
     /// Schemas, partition specs and sort orders in the library's types. **It knows no snapshots, refs, logs or statistics**:
@@ -115,7 +105,7 @@ fn read_refs(json: &Value, current: Option<i64>) -> Result<BTreeMap<String, Snap
 /// What a catalog lends for reaching a table's files.
 #[derive(Clone, Default)]
 pub struct TableCredentials {
-    /// The catalog's settings for the table.
+    /// The catalog's settings for the table; they may hold credentials, too.
     pub config: HashMap<String, String>,
     /// Vended credentials by location prefix.
     pub storage_credentials: Vec<StorageCredential>,

@@ -13,8 +13,8 @@ pub mod path;
 pub mod path_set;
 pub mod references;
 mod stored_file;
+pub mod supports;
 mod typed;
-pub mod writable_spec;
 
 use std::sync::Arc;
 
@@ -27,7 +27,6 @@ pub use metadata::{Metadata, Snapshot, SnapshotRef, StatisticsFile};
 pub use name::TableName;
 pub use partition_values::PartitionValues;
 pub use stored_file::{FileIdentity, ListedFile};
-pub use writable_spec::unwritable_spec;
 
 /// A table's live files as of one snapshot.
 #[derive(Debug, Clone)]

@@ -17,7 +17,6 @@ const SPECIAL: &str = ".\"*?[]{}";
 /// A piece of a level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum PatternToken {
-    /// This character.
     Char(char),
     /// An unquoted `*`.
     Star,
@@ -73,7 +72,6 @@ pub struct TableName {
     pub catalog: String,
     /// Namespace levels, outermost first; at least one.
     pub namespace: Vec<String>,
-    /// Name within the namespace.
     pub table: String,
 }
 

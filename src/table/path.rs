@@ -128,11 +128,24 @@ impl<'a> SplitPath<'a> {
         Ok(parts)
     }
 
-    /// The scheme's family in lower case.
+    /// The scheme's family (see [`FAMILIES`]), or the scheme itself in lower case.
     pub(crate) fn canonical_scheme(&self) -> String {
         let scheme = self.scheme.to_ascii_lowercase();
-        if matches!(scheme.as_str(), "s3a" | "s3n") { "s3".into() } else { scheme }
+        family_of(&scheme).map_or(scheme, str::to_owned)
     }
+}
+
+/// URI schemes that lead to the same files, under the name of their family.
+pub(crate) const FAMILIES: [(&str, &[&str]); 2] = [("s3", &["s3", "s3a", "s3n"]), ("file", &["file"])];
+
+fn family_of(scheme: &str) -> Option<&'static str> {
+    FAMILIES.iter().find(|(_, schemes)| schemes.contains(&scheme)).map(|(family, _)| *family)
+}
+
+/// A path, or the beginning of one, with its family in place of its scheme; otherwise verbatim.
+pub(crate) fn with_family(path: &str) -> String {
+    let parts = path.split_once(':').and_then(|(scheme, rest)| Some((family_of(scheme)?, rest)));
+    parts.map_or_else(|| path.to_owned(), |(family, rest)| format!("{family}:{rest}"))
 }
 
 fn split_scheme(path: &str) -> Option<(&str, &str)> {
@@ -162,11 +175,8 @@ pub fn join(base: &str, rest: &str) -> String {
 /// How the locations of two tables relate, if they share files at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overlap {
-    /// The same directory.
     Equal,
-    /// The first lies inside the second.
     FirstInSecond,
-    /// The second lies inside the first.
     SecondInFirst,
 }
 

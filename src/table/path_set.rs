@@ -43,12 +43,10 @@ impl PathSet {
         self.0.insert(fingerprint)
     }
 
-    /// Whether the file is in the set.
     pub fn contains(&self, path: &str) -> Result<bool> {
         Ok(self.0.contains(&Fingerprint::of_path(path)?))
     }
 
-    /// Whether the fingerprint is in the set.
     pub fn contains_fingerprint(&self, fingerprint: Fingerprint) -> bool {
         self.0.contains(&fingerprint)
     }
@@ -58,12 +56,10 @@ impl PathSet {
         self.0.iter()
     }
 
-    /// Number of files.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

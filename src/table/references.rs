@@ -61,14 +61,10 @@ pub fn metadata_files(loaded: &LoadedTable) -> Result<Vec<&str>> {
     Ok(std::iter::once(loaded.metadata_location.as_str()).chain(log).collect())
 }
 
-/// A file of table or partition statistics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatisticsRef {
-    /// The snapshot described.
     pub snapshot_id: i64,
-    /// Path, verbatim.
     pub path: String,
-    /// Bytes.
     pub size_bytes: u64,
 }
 

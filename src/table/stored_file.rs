@@ -5,7 +5,6 @@
 pub struct ListedFile {
     /// Absolute path with the scheme and spelling of the listed prefix.
     pub path: String,
-    /// Size in bytes.
     pub size: u64,
     /// Last modification, milliseconds since the epoch, if the store told one.
     pub last_modified_ms: Option<i64>,
@@ -14,9 +13,7 @@ pub struct ListedFile {
 /// What a local file is, whatever path leads to it: links and mounts give one file several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileIdentity {
-    /// The device that holds it.
     pub device: u64,
-    /// Its inode there.
     pub inode: u64,
     /// Hard links to it: with more than one, the file outlives the deletion of one of its paths.
     pub hard_links: u64,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use iceberg::spec::{PartitionSpec, Schema, SortOrder, TableMetadata};
 use serde_json::{Map, Value, json};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// What [`super::Metadata`] reads. The library is given a document without it, so that nothing there, such as a kind of
 /// statistics that is new, keeps the columns from being known; and what is large is not held twice.
@@ -44,13 +44,9 @@ pub(super) fn read(location: &str, json: &Value, properties: &HashMap<String, St
     let kept = json.as_object().into_iter().flatten().filter(|(key, _)| !NOT_TYPED.contains(&key.as_str()));
     let mut document: Map<String, Value> = kept.map(|(key, value)| (key.clone(), value.clone())).collect();
     document.insert("properties".into(), json!(properties));
-    serde_json::from_value(Value::Object(document)).map(Arc::new).map_err(|e| {
-        let why = reason(json).unwrap_or_else(|| e.to_string());
-        Error::unsupported(format!(
-            "{why} ({location}): this version does not rewrite such a table; its snapshots expire and its orphan files go \
-             as those of any other (to be rid of this message set rewrite-data-files.enabled = false)"
-        ))
-    })
+    serde_json::from_value(Value::Object(document))
+        .map(Arc::new)
+        .map_err(|e| super::supports::untyped(&reason(json).unwrap_or_else(|| e.to_string()), location))
 }
 
 /// What the library stumbles over, as far as it can be found: its own message names no place.

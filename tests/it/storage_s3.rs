@@ -12,8 +12,10 @@ use iceberg::spec::{NestedField, PrimitiveType, Schema, TableMetadataBuilder, Ty
 use icewright::error::{Error, ErrorKind, Result};
 use icewright::http_client::{NoObserver, RequestObserver};
 use icewright::permit::WritePermit;
+use icewright::storage::credentials::CredentialSource;
 use icewright::storage::delete_files::{Proof, delete_files};
-use icewright::storage::{self, CONDITIONAL_WRITES, CredentialSource, StoreRef};
+use icewright::storage::s3::CONDITIONAL_WRITES;
+use icewright::storage::{self, StoreRef};
 use icewright::table::ListedFile;
 use icewright::table::{LoadedTable, StorageCredential, TableCredentials};
 
@@ -272,8 +274,7 @@ fn table(server: &HttpServer) -> LoadedTable {
     let json = serde_json::to_value(metadata).unwrap();
     let mut table = LoadedTable::from_metadata_json("s3://bkt/t/metadata/1.json".into(), &json).unwrap();
     let config = HashMap::from([("s3.endpoint".to_owned(), server.uri())]);
-    table.config = config;
-    table.storage_credentials = vec![credential("key1")];
+    table.lent = TableCredentials { config, storage_credentials: vec![credential("key1")] };
     table
 }
 

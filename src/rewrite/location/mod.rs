@@ -26,20 +26,8 @@ struct ObjectStorage {
 
 impl DataLocation {
     /// Reads the layout from a table's properties.
-    pub(crate) fn new(metadata: &TableMetadata) -> Result<Self> {
+    pub(crate) fn new(metadata: &TableMetadata) -> Self {
         let properties = metadata.properties();
-        if let Some(class) = properties.get("write.location-provider.impl") {
-            return Err(Error::unsupported(format!(
-                "write.location-provider.impl = {class}: paths are decided by code that runs elsewhere; unset it to let this table be compacted"
-            )));
-        }
-        for old in ["write.object-storage.path", "write.folder-storage.path"] {
-            if properties.contains_key(old) {
-                return Err(Error::unsupported(format!(
-                    "table property {old} is no longer honoured: use write.data.path"
-                )));
-            }
-        }
         let table = metadata.location().trim_end_matches('/');
         let root = match properties.get("write.data.path") {
             Some(path) => path.trim_end_matches('/').to_string(),
@@ -53,7 +41,7 @@ impl DataLocation {
                 last.next().map_or_else(|| name.to_string(), |parent| format!("{parent}/{name}"))
             }),
         });
-        Ok(Self { root, object_storage })
+        Self { root, object_storage }
     }
 
     /// The path of a new data file; `partition` is empty for unpartitioned files.

@@ -13,9 +13,9 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::supports;
 use crate::error::{Error, Result};
 
-/// A shared [`Snapshot`].
 pub type SnapshotRef = Arc<Snapshot>;
 
 /// What a table's metadata says about its snapshots and files.
@@ -57,9 +57,7 @@ pub struct Snapshot {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct StatisticsFile {
-    /// The snapshot described.
     pub snapshot_id: i64,
-    /// Path, verbatim.
     pub statistics_path: String,
     /// Bytes; 0 if the metadata does not say.
     #[serde(default)]
@@ -106,7 +104,6 @@ impl Metadata {
         })
     }
 
-    /// The format version.
     pub fn format_version(&self) -> FormatVersion {
         self.format_version
     }
@@ -116,12 +113,10 @@ impl Metadata {
         self.uuid
     }
 
-    /// The table's location.
     pub fn location(&self) -> &str {
         &self.location
     }
 
-    /// The table's properties.
     pub fn properties(&self) -> &HashMap<String, String> {
         &self.properties
     }
@@ -144,12 +139,10 @@ impl Metadata {
         self.last_updated_ms
     }
 
-    /// The id of the current schema.
     pub fn current_schema_id(&self) -> i32 {
         self.current_schema_id
     }
 
-    /// The id of the default partition spec.
     pub fn default_partition_spec_id(&self) -> i32 {
         self.default_spec_id
     }
@@ -159,7 +152,6 @@ impl Metadata {
         self.snapshots.iter()
     }
 
-    /// The snapshot of this id.
     pub fn snapshot_by_id(&self, snapshot_id: i64) -> Option<&SnapshotRef> {
         self.by_id.get(&snapshot_id).and_then(|at| self.snapshots.get(*at))
     }
@@ -184,34 +176,28 @@ impl Metadata {
         &self.metadata_log
     }
 
-    /// Files of table statistics.
     pub fn statistics_iter(&self) -> impl ExactSizeIterator<Item = &StatisticsFile> {
         self.statistics.iter()
     }
 
-    /// Files of partition statistics.
     pub fn partition_statistics_iter(&self) -> impl ExactSizeIterator<Item = &StatisticsFile> {
         self.partition_statistics.iter()
     }
 
-    /// The table statistics of a snapshot.
     pub fn statistics_for_snapshot(&self, snapshot_id: i64) -> Option<&StatisticsFile> {
         self.statistics.iter().find(|s| s.snapshot_id == snapshot_id)
     }
 
-    /// The partition statistics of a snapshot.
     pub fn partition_statistics_for_snapshot(&self, snapshot_id: i64) -> Option<&StatisticsFile> {
         self.partition_statistics.iter().find(|s| s.snapshot_id == snapshot_id)
     }
 }
 
 impl Snapshot {
-    /// Its id.
     pub fn snapshot_id(&self) -> i64 {
         self.snapshot_id
     }
 
-    /// The id of the snapshot that it was made from.
     pub fn parent_snapshot_id(&self) -> Option<i64> {
         self.parent_snapshot_id
     }
@@ -241,7 +227,6 @@ impl Snapshot {
         &self.summary
     }
 
-    /// The operation as the summary names it.
     pub fn operation(&self) -> Option<&str> {
         self.operation.as_deref()
     }
@@ -291,10 +276,7 @@ struct SnapshotJson {
 
 fn format_version(json: &Value) -> Result<FormatVersion> {
     match json.get("format-version").and_then(Value::as_u64) {
-        Some(1) => Ok(FormatVersion::V1),
-        Some(2) => Ok(FormatVersion::V2),
-        Some(3) => Ok(FormatVersion::V3),
-        Some(other) => Err(Error::unsupported(format!("format-version is {other}; 1, 2 and 3 are known"))),
+        Some(number) => supports::format_version(number),
         None => Err(Error::unsupported("format-version is missing")),
     }
 }
