@@ -9,11 +9,13 @@ mod clocks;
 mod deletion;
 mod elsewhere;
 mod expire_snapshots;
+mod judged;
 mod listing;
 mod once_referenced;
 mod other_names;
 mod ownership;
 mod reachable;
+mod referenced;
 mod remove_orphan_files;
 mod report;
 

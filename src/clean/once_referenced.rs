@@ -64,9 +64,8 @@ pub(super) struct OnceReferenced {
 }
 
 impl OnceReferenced {
-    /// Whether there is proof about a file.
-    pub(super) fn contains(&self, path: &str) -> Result<bool> {
-        self.files.contains(path)
+    pub(super) fn files(&self) -> &PathSet {
+        &self.files
     }
 
     /// Searches for proof, as long as there are `lists` (unreferenced manifest lists of the listing) to explain.

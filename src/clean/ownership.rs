@@ -8,8 +8,9 @@ use serde::Deserialize;
 use uuid::Uuid;
 
 use super::listing::Choice;
-use super::reachable::{READS, Scope};
-use super::report::Refused;
+use super::reachable::READS;
+use super::referenced::Unreferenced;
+use super::report::{OrphanError, Refused};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::storage::{Store, StoreRef};
 use crate::table::ListedFile;
@@ -17,6 +18,7 @@ use crate::table::LoadedTable;
 use crate::table::file_names::{file_name, is_unnumbered_metadata};
 use crate::table::path::{CanonicalPath, join, overlap};
 use crate::table::references::metadata_files;
+use crate::table::scope::Scope;
 
 /// First bytes of a metadata file, in which the table's UUID usually stands.
 const HEAD_BYTES: u64 = 1024;
@@ -68,7 +70,7 @@ pub(super) async fn check_metadata_files(
     store: &StoreRef,
     loaded: &LoadedTable,
     files: &[ListedFile],
-) -> Result<Option<Refused>> {
+) -> Result<(), OrphanError> {
     let homes = metadata_directories(loaded)?;
     for file in files {
         if !homes.contains(&parent(&CanonicalPath::parse(&file.path)?)) {
@@ -76,7 +78,7 @@ pub(super) async fn check_metadata_files(
                 "{} is metadata of another table, or a copy of this one: move it out of this table's location",
                 file.path
             );
-            return Ok(Some(shared(detail)));
+            return Err(shared(detail).into());
         }
     }
     let own = loaded.metadata.uuid();
@@ -107,12 +109,12 @@ pub(super) async fn check_metadata_files(
                 | ErrorKind::OutOfMemory
                 | ErrorKind::Unsupported
                 | ErrorKind::Cancelled
-                | ErrorKind::Internal => return Err(error),
+                | ErrorKind::Internal => return Err(error.into()),
             },
         };
-        return Ok(Some(shared(detail)));
+        return Err(shared(detail).into());
     }
-    Ok(None)
+    Ok(())
 }
 
 /// Where this table's metadata files lie.
@@ -135,9 +137,9 @@ fn parent(path: &CanonicalPath) -> String {
 
 /// When metadata files without a version in their names say that the table was last updated, milliseconds since the epoch, by
 /// path, of some of these files. Their table is known to be this one. What cannot be read tells nothing.
-pub(super) async fn date_metadata_files(store: &StoreRef, files: &[ListedFile], now_ms: i64) -> HashMap<String, i64> {
+pub(super) async fn date_metadata_files(store: &StoreRef, files: &[Unreferenced], now_ms: i64) -> HashMap<String, i64> {
     let mut undated = Choice::new(DATED_MAX, now_ms);
-    for file in files.iter().filter(|f| is_unnumbered_metadata(file_name(&f.path))) {
+    for file in files.iter().map(Unreferenced::file).filter(|f| is_unnumbered_metadata(file_name(&f.path))) {
         undated.push(file.clone(), None);
     }
     let read = stream::iter(undated.into_files()).map(|ListedFile { path, .. }| {

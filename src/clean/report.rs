@@ -189,6 +189,32 @@ pub struct OrphanReport {
     pub error: Option<Error>,
 }
 
+impl OrphanReport {
+    /// Counts a file that stays.
+    pub(super) fn keep(&mut self, why: Kept, bytes: u64) {
+        self.kept.entry(why).or_default().add(bytes);
+    }
+}
+
+/// Why a search for orphan files ended before it knew what may go. Nothing was deleted.
+#[derive(Debug)]
+pub(super) enum OrphanError {
+    Refused(Refused),
+    Failed(Error),
+}
+
+impl From<Refused> for OrphanError {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
+}
+
+impl From<Error> for OrphanError {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
 /// Notes a failed deletion.
 pub(super) fn note_failure(failures: &mut Vec<String>, path: &str, error: &Error) {
     if failures.len() < FAILURES_TOLD {

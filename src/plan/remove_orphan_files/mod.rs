@@ -10,16 +10,20 @@
 //! no such place. There no proof by name counts either, since copies have the same names. What is referenced is referenced wherever it lies. `.<name>.crc`, a checksum that Hadoop's local file system puts
 //! beside `<name>`, shares the fate of the file it belongs to.
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap};
 
 use uuid::Uuid;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::run_id::RunId;
 use crate::table::ListedFile;
 use crate::table::LoadedTable;
 use crate::table::file_names::{self, WriterProgress, checksum_subject, file_name};
+use crate::table::path::CanonicalPath;
+use crate::table::path_set::{Fingerprint, PathSet};
 use crate::table::references::{CLOCK_SKEW_LIMIT_MS, flink_job_ids, metadata_files};
+use crate::table::scope::Scope;
 
 const HOUR_MS: i64 = 60 * 60 * 1000;
 
@@ -47,6 +51,11 @@ impl OrphanRules {
     /// file of a run that is over is so young, since its last third, an hour at most, is the grace in which nothing is written.
     pub fn wrote_lately(&self, last_modified_ms: i64) -> bool {
         !self.older(last_modified_ms, (self.run_timeout_ms / 3).min(HOUR_MS))
+    }
+
+    /// When the store says that the file was last modified, if that can be.
+    fn modified_ms(&self, file: &ListedFile) -> Option<i64> {
+        file.last_modified_ms.filter(|ms| *ms > 0 && *ms <= self.now_ms)
     }
 
     fn older(&self, last_modified_ms: i64, age_ms: i64) -> bool {
@@ -236,54 +245,111 @@ fn object_storage_context(loaded: &LoadedTable) -> Option<String> {
     Some(last.next().map_or_else(|| name.to_owned(), |parent| format!("{parent}/{name}")))
 }
 
-/// What is known about unreferenced files.
+/// What is known about unreferenced files by their names, places and ages alone: first from retained snapshots, later also
+/// from what was searched for. It only grows, so what is proven once stays proven.
+#[derive(Clone)]
 pub struct Evidence<'a> {
+    /// Ages.
+    pub rules: OrphanRules,
     /// Names that metadata protects.
     pub names: &'a NamesInUse,
+    /// The table's directories.
+    pub scope: &'a Scope,
     /// How far writers have got.
     pub progress: &'a WriterProgress,
-    /// Whether a committed snapshot or metadata file, retained or not, referred to the file.
-    pub once_referenced: &'a (dyn Fn(&str) -> Result<bool> + Sync),
-    /// Whether a run is active in this process.
+    /// Files to which a committed snapshot or metadata file, retained or not, referred.
+    pub once_referenced: Vec<&'a PathSet>,
+    /// Whether a run may still have a commit on its way, whatever its age.
     pub is_active: &'a (dyn Fn(RunId) -> bool + Sync),
-    /// Whether the file lies below a name that begins with `_` or `.` and is no partition's.
-    pub hidden: &'a (dyn Fn(&str) -> Result<bool> + Sync),
-    /// Whether the file lies in the table's location, which no other table shares.
-    pub in_location: &'a (dyn Fn(&str) -> Result<bool> + Sync),
-    /// When a metadata file of this table, without a version in its name, says that the table was last updated, in milliseconds
-    /// since the epoch. `None`: it was not looked into.
-    pub last_updated_ms: &'a (dyn Fn(&str) -> Option<i64> + Sync),
+}
+
+/// What was read of unreferenced files.
+#[derive(Debug, Default)]
+pub struct OrphanContents {
+    /// When metadata files of this table, without a version in their names, say that the table was last updated, in milliseconds
+    /// since the epoch, by path. Others were not looked into.
+    pub last_updated_ms: HashMap<String, i64>,
     /// Whether everything that Flink checkpoints refer to is known.
     pub checkpoints_known: bool,
 }
 
-/// Judges a file that no retained metadata refers to.
-pub fn judge(file: &ListedFile, rules: &OrphanRules, evidence: &Evidence<'_>) -> Result<Verdict> {
+/// What a file may come to, by its name, place and age alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prospect {
+    /// It stays, whatever else is found out.
+    Stays(Kept),
+    /// It goes unless something needs it.
+    Likely,
+    /// It stays for this reason unless more comes to light.
+    Unlikely(Kept),
+}
+
+/// What a file that no retained metadata refers to may come to.
+pub fn prospect(file: &ListedFile, evidence: &Evidence<'_>) -> Result<Prospect> {
+    let is_old = evidence.rules.modified_ms(file).is_some_and(|ms| evidence.rules.may_go(ms));
+    Ok(match judge_by_name(file, evidence)? {
+        Verdict::Remove(_) if is_old => Prospect::Likely,
+        Verdict::Remove(_) => Prospect::Stays(Kept::TooYoung),
+        Verdict::Keep(kept) if is_old && kept.awaits_proof() => Prospect::Unlikely(kept),
+        Verdict::Keep(kept) => Prospect::Stays(kept),
+    })
+}
+
+/// Judges a file that no retained metadata refers to, once everything was searched.
+pub fn judge(file: &ListedFile, evidence: &Evidence<'_>, contents: &OrphanContents) -> Result<Verdict> {
+    let dated = contents.last_updated_ms.get(subject_of(file).as_ref());
+    let verdict = match (judge_by_name(file, evidence)?, dated) {
+        (Verdict::Keep(Kept::MetadataVersionUnknown), Some(updated_ms)) => {
+            match evidence.names.dated_metadata_file(*updated_ms) {
+                Ok(is_behind) => weigh(file, behind_the_log(is_behind), evidence)?,
+                Err(kept) => Verdict::Keep(kept),
+            }
+        }
+        (verdict, _) => verdict,
+    };
+    Ok(match verdict {
+        Verdict::Remove(Garbage::Unproven) if !contents.checkpoints_known => {
+            Verdict::Keep(Kept::FlinkCheckpointUnreadable)
+        }
+        verdict => verdict,
+    })
+}
+
+/// The path by which a file is judged: a checksum's is that of the file it belongs to.
+fn subject_of(file: &ListedFile) -> Cow<'_, str> {
+    checksum_subject(&file.path).map_or(Cow::Borrowed(&file.path), Cow::Owned)
+}
+
+fn judge_by_name(file: &ListedFile, evidence: &Evidence<'_>) -> Result<Verdict> {
     if file.path.ends_with('/') {
         return Ok(Verdict::Keep(Kept::DirectoryMarker));
     }
-    let subject = checksum_subject(&file.path);
-    let path = subject.as_deref().unwrap_or(&file.path);
-    let garbage = match garbage(path, rules, evidence)? {
-        Ok(garbage) => garbage,
-        Err(kept) => return Ok(Verdict::Keep(kept)),
-    };
-    let Some(modified_ms) = file.last_modified_ms.filter(|ms| *ms > 0 && *ms <= rules.now_ms) else {
+    match garbage(&subject_of(file), evidence)? {
+        Ok(garbage) => weigh(file, garbage, evidence),
+        Err(kept) => Ok(Verdict::Keep(kept)),
+    }
+}
+
+/// Whether garbage of this kind goes, by the file's age and place.
+fn weigh(file: &ListedFile, garbage: Garbage, evidence: &Evidence<'_>) -> Result<Verdict> {
+    let (rules, subject) = (&evidence.rules, subject_of(file));
+    let hides = |path: &str| Ok::<_, Error>(evidence.scope.hides(&CanonicalPath::parse(path)?));
+    let Some(modified_ms) = rules.modified_ms(file) else {
         return Ok(Verdict::Keep(Kept::UnknownAge));
     };
     let old = rules.older(modified_ms, rules.unproven_min_age_ms);
-    let external = !(evidence.in_location)(&file.path)?;
+    let external = evidence.scope.directory(&CanonicalPath::parse(&file.path)?) != Some(0);
     // Copies of a table's files have the same names.
     let by_name = matches!(garbage, Garbage::RunOver | Garbage::WriterCommittedPast | Garbage::FellOutOfMetadataLog);
-    let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
-    if by_name && (evidence.hidden)(directory)? {
+    let directory = subject.rsplit_once('/').map_or("", |(directory, _)| directory);
+    if by_name && hides(directory)? {
         return Ok(Verdict::Keep(Kept::Hidden));
     }
     Ok(match garbage {
-        Garbage::RunOver if !file_names::is_of_a_run(file_name(path)) => Verdict::Keep(Kept::Foreign),
+        Garbage::RunOver if !file_names::is_of_a_run(file_name(&subject)) => Verdict::Keep(Kept::Foreign),
         // Runs of earlier versions did not say which table they worked on. External directories that another known table has are not
         // even listed, and all of them are asked; against one that is not known stand the path's form and the long age.
-        Garbage::RunOver if external && evidence.names.is_path_of_a_run(path) => {
+        Garbage::RunOver if external && evidence.names.is_path_of_a_run(&subject) => {
             if old {
                 Verdict::Remove(Garbage::RunOver)
             } else {
@@ -291,10 +357,9 @@ pub fn judge(file: &ListedFile, rules: &OrphanRules, evidence: &Evidence<'_>) ->
             }
         }
         Garbage::Unproven | Garbage::RunOver if external => Verdict::Keep(Kept::ExternalDirectory),
-        Garbage::Unproven if (evidence.hidden)(path)? => Verdict::Keep(Kept::Hidden),
-        Garbage::Unproven if !file_names::is_of_a_table(file_name(path)) => Verdict::Keep(Kept::Foreign),
+        Garbage::Unproven if hides(&subject)? => Verdict::Keep(Kept::Hidden),
+        Garbage::Unproven if !file_names::is_of_a_table(file_name(&subject)) => Verdict::Keep(Kept::Foreign),
         Garbage::Unproven if !old => Verdict::Keep(Kept::Unproven),
-        Garbage::Unproven if !evidence.checkpoints_known => Verdict::Keep(Kept::FlinkCheckpointUnreadable),
         Garbage::Unproven => Verdict::Remove(Garbage::Unproven),
         proven if rules.older(modified_ms, rules.older_than_ms) => Verdict::Remove(proven),
         _ => Verdict::Keep(Kept::TooYoung),
@@ -306,7 +371,7 @@ fn behind_the_log(is_behind: bool) -> Garbage {
 }
 
 /// Which kind of garbage a file is, whatever its age, or why it goes at no age.
-fn garbage(path: &str, rules: &OrphanRules, evidence: &Evidence<'_>) -> Result<Result<Garbage, Kept>> {
+fn garbage(path: &str, evidence: &Evidence<'_>) -> Result<Result<Garbage, Kept>> {
     let name = file_name(path);
     if name == "version-hint.text" {
         return Ok(Err(Kept::VersionHint));
@@ -314,27 +379,24 @@ fn garbage(path: &str, rules: &OrphanRules, evidence: &Evidence<'_>) -> Result<R
     if evidence.names.is_flink_checkpoint(path) {
         return Ok(Err(Kept::FlinkCheckpoint));
     }
+    let key = Fingerprint::of_path(path)?;
+    let once_referenced = evidence.once_referenced.iter().any(|files| files.contains_fingerprint(key));
     if file_names::is_metadata_file(name) {
         return Ok(match evidence.names.metadata_file(name) {
-            Err(Kept::MetadataVersionUnknown) if (evidence.once_referenced)(path)? => Ok(Garbage::OnceReferenced),
-            Err(Kept::MetadataVersionUnknown) => match (evidence.last_updated_ms)(path) {
-                Some(updated_ms) => evidence.names.dated_metadata_file(updated_ms).map(behind_the_log),
-                None => Err(Kept::MetadataVersionUnknown),
-            },
-            Err(kept) => Err(kept),
-            Ok(is_behind) => Ok(behind_the_log(is_behind)),
+            Err(Kept::MetadataVersionUnknown) if once_referenced => Ok(Garbage::OnceReferenced),
+            judged => judged.map(behind_the_log),
         });
     }
     if let Some(run) = RunId::from_file_name(path) {
-        let over = !(evidence.is_active)(run) && run.started_ms().saturating_add(rules.run_timeout_ms) < rules.now_ms;
-        if !over {
+        let over = run.started_ms().saturating_add(evidence.rules.run_timeout_ms) < evidence.rules.now_ms;
+        if !over || (evidence.is_active)(run) {
             return Ok(Err(Kept::ActiveRun));
         }
         if RunId::may_be_for(path, evidence.names.table) {
             return Ok(Ok(Garbage::RunOver));
         }
     }
-    Ok(Ok(if (evidence.once_referenced)(path)? {
+    Ok(Ok(if once_referenced {
         Garbage::OnceReferenced
     } else if evidence.progress.is_past(path) {
         Garbage::WriterCommittedPast
