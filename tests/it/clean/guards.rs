@@ -380,7 +380,7 @@ async fn a_table_tells_which_files_it_needs_wherever_they_lie() {
     other.metadata["location"] = json!("s3://b/db");
     other.publish(HOUR);
     let own = ["s3://b/db/u/old.parquet", "s3://b/db/u/data/f", "s3://b/db/u/data/g", "s3://b/db/t/data/any.parquet"];
-    let mut suspects = Suspects::new(&other.table().await.loaded, own.map(|path| (path.to_owned(), 7))).unwrap();
+    let mut suspects = Suspects::new(&other.table().await.loaded, own.map(|path| (path.to_owned(), 7, None))).unwrap();
     suspects.spare(&needs).unwrap();
     let needed = suspects.into_answer(None).needed;
     assert_eq!(needed, [true, true, false, true], "retained, spelt otherwise, unknown, in the table's own folder");
@@ -400,7 +400,7 @@ async fn a_file_is_the_same_in_whatever_store_it_is_said_to_be() {
     let mut other = world.clone();
     other.metadata["location"] = json!("s3://bucket/db/u");
     other.publish(HOUR);
-    let own = ["s3://bucket/db/u/data/f", "s3://bucket/db/u/data/f2"].map(|path| (path.to_owned(), 7));
+    let own = ["s3://bucket/db/u/data/f", "s3://bucket/db/u/data/f2"].map(|path| (path.to_owned(), 7, None));
     let mut suspects = Suspects::new(&other.table().await.loaded, own).unwrap();
     suspects.spare(&needs).unwrap();
     assert_eq!(suspects.into_answer(None).needed, [true, false]);

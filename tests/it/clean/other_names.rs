@@ -257,7 +257,7 @@ async fn a_table_needs_its_files_by_whatever_name_another_table_finds_them() {
     let mut other = world.clone();
     other.metadata["location"] = json!("s3://b/warehouse/u");
     other.publish(HOUR);
-    let own = [1, 2].map(|number| (format!("s3://b/warehouse/u/data/{}", unique(number)), 7));
+    let own = [1, 2].map(|number| (format!("s3://b/warehouse/u/data/{}", unique(number)), 7, None));
     let mut suspects = Suspects::new(&other.table().await.loaded, own).unwrap();
     suspects.spare(&needs).unwrap();
     let referenced = suspects.into_answer(None).needed;
@@ -276,9 +276,11 @@ async fn a_table_needs_a_local_file_that_it_reaches_by_a_link_of_another_name() 
     other.metadata["location"] = json!("file:///wh/t");
     other.publish(HOUR);
     world.file("file:///wh/t/data/orphan.parquet", DAY);
-    let own = ["theirs", "orphan"].map(|name| (format!("file:///wh/t/data/{name}.parquet"), 7));
+    let own = ["theirs", "orphan"].map(|name| format!("file:///wh/t/data/{name}.parquet"));
     let other = other.table().await;
-    let mut suspects = Suspects::new(&other.loaded, own).unwrap().identified(&other.store).await.unwrap();
+    let identities = other.store.identities(&own).await.unwrap();
+    let own = own.into_iter().zip(identities).map(|(path, identity)| (path, 7, identity));
+    let mut suspects = Suspects::new(&other.loaded, own).unwrap();
     suspects.spare(&needs).unwrap();
     assert_eq!(suspects.into_answer(None).needed, [true, false]);
 }
