@@ -3,7 +3,7 @@
 use super::referenced::Unreferenced;
 use super::report::OrphanReport;
 use crate::error::Result;
-use crate::plan::remove_orphan_files::{Evidence, Garbage, OrphanContents, Verdict, judge};
+use crate::plan::remove_orphan_files::{Evidence, Garbage, Kept, OrphanContents, judge};
 use crate::table::ListedFile;
 
 /// What a search has found out about unreferenced files.
@@ -37,7 +37,7 @@ impl Judged {
 }
 
 impl Searched<'_> {
-    pub(super) fn judge(&self, file: &ListedFile) -> Result<Verdict> {
+    pub(super) fn judge(&self, file: &ListedFile) -> Result<Result<Garbage, Kept>> {
         judge(file, &self.evidence, &self.contents)
     }
 
@@ -46,8 +46,8 @@ impl Searched<'_> {
         let mut judged = Vec::new();
         for file in files {
             match self.judge(file.file())? {
-                Verdict::Keep(kept) => report.keep(kept, file.file().size),
-                Verdict::Remove(garbage) => {
+                Err(kept) => report.keep(kept, file.file().size),
+                Ok(garbage) => {
                     tracing::debug!(path = %file.file().path, ?garbage, "orphan file found");
                     judged.push(Judged { file, garbage });
                 }

@@ -13,7 +13,7 @@ use super::reachable::Reachable;
 use super::referenced::Unreferenced;
 use super::report::{FileKind, OrphanError, OrphanReport, Refused};
 use crate::error::{Context, Result};
-use crate::plan::remove_orphan_files::{Evidence, Kept, Prospect, Verdict, prospect};
+use crate::plan::remove_orphan_files::{Evidence, Kept, Prospect, prospect};
 use crate::run_id::RunId;
 use crate::storage::StoreRef;
 use crate::table::ListedFile;
@@ -30,36 +30,8 @@ pub(super) const LOOKED_INTO_MAX: usize = 10_000;
 pub(super) struct Choice {
     max: usize,
     seed: FixedState,
-    chosen: BinaryHeap<Chosen>,
-}
-
-/// A file with its rank: the largest leaves first.
-#[derive(Debug)]
-struct Chosen {
-    rank: (bool, u64),
-    file: ListedFile,
-    /// What is said of the file if it is left out.
-    otherwise: Kept,
-}
-
-impl PartialEq for Chosen {
-    fn eq(&self, other: &Self) -> bool {
-        self.rank == other.rank
-    }
-}
-
-impl Eq for Chosen {}
-
-impl PartialOrd for Chosen {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Chosen {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.rank.cmp(&other.rank)
-    }
+    /// Each with its rank, of which the largest leaves first, and with what is said of it then.
+    chosen: BinaryHeap<((bool, u64), ListedFile, Kept)>,
 }
 
 impl Choice {
@@ -72,15 +44,15 @@ impl Choice {
     /// stay unless more comes to light.
     pub(super) fn push(&mut self, file: ListedFile, unlikely: Option<Kept>) -> Option<(Kept, ListedFile)> {
         let rank = (unlikely.is_some(), self.seed.hash_one(&file.path));
-        self.chosen.push(Chosen { rank, file, otherwise: unlikely.unwrap_or(Kept::RunLimit) });
-        let left_out = (self.chosen.len() > self.max).then(|| self.chosen.pop()).flatten()?;
-        Some((left_out.otherwise, left_out.file))
+        self.chosen.push((rank, file, unlikely.unwrap_or(Kept::RunLimit)));
+        let (_, file, kept) = (self.chosen.len() > self.max).then(|| self.chosen.pop()).flatten()?;
+        Some((kept, file))
     }
 
     /// The files, by path.
     pub(super) fn into_files(self) -> Vec<ListedFile> {
-        let mut files: Vec<ListedFile> = self.chosen.into_iter().map(|chosen| chosen.file).collect();
-        files.sort_by(|a, b| a.path.cmp(&b.path));
+        let mut files: Vec<ListedFile> = self.chosen.into_iter().map(|(_, file, _)| file).collect();
+        files.sort_unstable();
         files
     }
 }
@@ -184,7 +156,8 @@ impl Comparison<'_> {
     }
 
     fn directories(&self) -> impl Iterator<Item = (usize, &str)> {
-        let all = self.reachable.scope().directories.iter().enumerate().map(|(index, (path, _))| (index, path.as_str()));
+        let all =
+            self.reachable.scope().directories.iter().enumerate().map(|(index, (path, _))| (index, path.as_str()));
         all.filter(|(index, _)| !self.left_out.contains(index))
     }
 
@@ -271,7 +244,7 @@ impl Comparison<'_> {
                     continue;
                 }
                 let Prospect::Unlikely(before) = prospect(&file, &self.evidence)? else { continue };
-                if matches!(searched.judge(&file)?, Verdict::Remove(_)) {
+                if searched.judge(&file)?.is_ok() {
                     report.kept.entry(before).or_default().take_out(file.size);
                     proven.push(Listed(file));
                 }
@@ -306,7 +279,8 @@ impl Comparison<'_> {
             listing.metadata_backlog |= !hidden && choices.metadata_files.push(file.clone(), None).is_some();
         } else if self.evidence.names.is_flink_checkpoint(&file.path) {
             if file.path.ends_with(".avro") {
-                listing.checkpoints_overflow |= !push_limited(&mut listing.checkpoints, file.clone());
+                listing.checkpoints_overflow |= listing.checkpoints.len() >= LOOKED_INTO_MAX;
+                listing.checkpoints.extend((!listing.checkpoints_overflow).then(|| file.clone()));
             }
         } else if FileKind::of_listed(&file.path) == FileKind::ManifestList
             && file.last_modified_ms.is_some_and(|ms| self.evidence.rules.may_go(ms))
@@ -314,13 +288,4 @@ impl Comparison<'_> {
             choices.lists.push(file.clone(), None);
         }
     }
-}
-
-/// Whether there was room.
-fn push_limited<T>(items: &mut Vec<T>, item: T) -> bool {
-    let room = items.len() < LOOKED_INTO_MAX;
-    if room {
-        items.push(item);
-    }
-    room
 }

@@ -219,12 +219,7 @@ struct Alike<'a> {
 impl<'a> Alike<'a> {
     async fn new(table: &'a TableHandle, path: &str) -> Option<Self> {
         let identity = identities_of(&table.store, [path]).await.ok()?.pop().flatten();
-        Some(Self {
-            store: &table.store,
-            path: CanonicalPath::parse(path).ok()?,
-            name: FoldedName::of(path),
-            identity,
-        })
+        Some(Self { store: &table.store, path: CanonicalPath::parse(path).ok()?, name: FoldedName::of(path), identity })
     }
 
     /// The first of these paths that names the file in another way.

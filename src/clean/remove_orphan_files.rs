@@ -167,8 +167,7 @@ async fn find(
     let unreferenced = references.unreferenced(std::mem::take(&mut listing.candidates), &mut report)?;
     let judged = judge_all(unreferenced, request, &listing, &references, left_out, &mut report).await?;
     let judged = without_other_name(judged, &references, &mut report).await?;
-    let (orphans, turn) =
-        unneeded_elsewhere(judged, request.elsewhere, &references.table.loaded, &mut report).await?;
+    let (orphans, turn) = unneeded_elsewhere(judged, request.elsewhere, &references.table.loaded, &mut report).await?;
     let unprotected = report.kept.iter().filter(|(kept, _)| !kept.is_protection()).map(|(_, tally)| tally);
     report.removable.values().chain(unprotected).for_each(|tally| report.orphans.absorb(*tally));
     let proofs_stay = listing.likely_left_out && !listing.metadata_backlog;

@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use icewright::plan::expire_snapshots::plan_expire_snapshots;
-use icewright::plan::remove_orphan_files::{Evidence, NamesInUse, OrphanContents, OrphanRules, Verdict, judge};
+use icewright::plan::remove_orphan_files::{Evidence, NamesInUse, OrphanContents, OrphanRules, judge};
 use icewright::policy::{Span, TablePolicy};
 use icewright::run_id::RunId;
 use icewright::table::file_names::WriterProgress;
@@ -218,7 +218,8 @@ fn draw_orphans(sections: &Sections<'_>) -> String {
     let job = json!({"flink.job-id": "a1b2c3d4e5f60718293a4b5c6d7e8f90"});
     let mut metadata = World::new(&[&[]]).metadata_json(&[snapshot_json(7, None, 1, "append", &job)]);
     let file = |version: i64| format!("{LOCATION}/metadata/{version:05}-{OPERATION}.metadata.json");
-    let log = (40..50).map(|version| json!({"metadata-file": file(version), "timestamp-ms": NOW + millis("-50h") + version - 40}));
+    let log = (40..50)
+        .map(|version| json!({"metadata-file": file(version), "timestamp-ms": NOW + millis("-50h") + version - 40}));
     metadata["metadata-log"] = log.collect();
     metadata["location"] = json!(LOCATION);
     metadata["table-uuid"] = json!(TABLE.to_string());
@@ -270,8 +271,8 @@ fn draw_orphans(sections: &Sections<'_>) -> String {
         };
         let file = ListedFile { path: whole_path(path), size: 10, last_modified_ms };
         let (verdict, reason) = match judge(&file, &evidence, &contents).expect("comparable") {
-            Verdict::Remove(garbage) => ("remove", json!(garbage)),
-            Verdict::Keep(kept) => ("keep", json!(kept)),
+            Ok(garbage) => ("remove", json!(garbage)),
+            Err(kept) => ("keep", json!(kept)),
         };
         let reason = reason.as_str().expect("a name");
         let _ = writeln!(text, "{verdict:<7}{reason:<28}{age:<9} {path}");
@@ -282,7 +283,9 @@ fn draw_orphans(sections: &Sections<'_>) -> String {
 /// A path as storage knows it.
 fn whole_path(path: &str) -> String {
     let mut whole = path.replace("{uuid}", OPERATION);
-    while let Some((before, (run, after))) = whole.split_once("{run ").and_then(|(b, rest)| Some((b, rest.split_once('}')?))) {
+    while let Some((before, (run, after))) =
+        whole.split_once("{run ").and_then(|(b, rest)| Some((b, rest.split_once('}')?)))
+    {
         let (age, table) = run.split_once(' ').unwrap_or((run, ""));
         let run = run_id(millis(age));
         let token = match table {

@@ -15,7 +15,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use uuid::Uuid;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::run_id::RunId;
 use crate::table::ListedFile;
 use crate::table::LoadedTable;
@@ -162,15 +162,6 @@ impl Kept {
     }
 }
 
-/// What becomes of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// It may be deleted.
-    Remove(Garbage),
-    /// It stays.
-    Keep(Kept),
-}
-
 /// What the table's metadata says about names, whatever the files' age.
 #[derive(Debug, Clone, Default)]
 pub struct NamesInUse {
@@ -210,23 +201,23 @@ impl NamesInUse {
         self.flink_jobs.iter().any(|job| file_name(path).starts_with(job.as_str()))
     }
 
-    /// Whether a metadata file is below every version in the log; otherwise why it must stay, if it must.
-    fn metadata_file(&self, name: &str) -> Result<bool, Kept> {
+    /// What a metadata file is by the version in its name, or why it stays.
+    fn metadata_file(&self, name: &str) -> Result<Garbage, Kept> {
         match (file_names::metadata_version(name), self.current_version, self.oldest_version) {
             (Some((kind, version)), Some((current_kind, current)), Some(oldest)) if kind == current_kind => {
-                if version >= current { Err(Kept::NewerMetadata) } else { Ok(version < oldest) }
+                if version >= current { Err(Kept::NewerMetadata) } else { Ok(behind_the_log(version < oldest)) }
             }
             _ => Err(Kept::MetadataVersionUnknown),
         }
     }
 
-    /// The same for a metadata file without a version in its name, by the time at which it says the table was last updated.
-    fn dated_metadata_file(&self, last_updated_ms: i64) -> Result<bool, Kept> {
+    /// The same without a version in its name, by the time at which it says the table was last updated.
+    fn dated_metadata_file(&self, last_updated_ms: i64) -> Result<Garbage, Kept> {
         if last_updated_ms >= self.last_updated_ms {
             return Err(Kept::NewerMetadata);
         }
         // Writers' clocks differ.
-        Ok(last_updated_ms < self.oldest_logged_ms.saturating_sub(CLOCK_SKEW_LIMIT_MS))
+        Ok(behind_the_log(last_updated_ms < self.oldest_logged_ms.saturating_sub(CLOCK_SKEW_LIMIT_MS)))
     }
 
     /// Whether this table's runs put files into external directories by such paths. In the layout for object storage many tables
@@ -235,6 +226,10 @@ impl NamesInUse {
         let is_content = !file_name(path).to_ascii_lowercase().ends_with(".avro");
         self.context.as_ref().is_none_or(|context| !is_content || path.contains(&format!("/{context}/")))
     }
+}
+
+fn behind_the_log(is_behind: bool) -> Garbage {
+    if is_behind { Garbage::FellOutOfMetadataLog } else { Garbage::Unproven }
 }
 
 fn object_storage_context(loaded: &LoadedTable) -> Option<String> {
@@ -287,122 +282,138 @@ pub enum Prospect {
 /// What a file that no retained metadata refers to may come to.
 pub fn prospect(file: &ListedFile, evidence: &Evidence<'_>) -> Result<Prospect> {
     let is_old = evidence.rules.modified_ms(file).is_some_and(|ms| evidence.rules.may_go(ms));
-    Ok(match judge_by_name(file, evidence)? {
-        Verdict::Remove(_) if is_old => Prospect::Likely,
-        Verdict::Remove(_) => Prospect::Stays(Kept::TooYoung),
-        Verdict::Keep(kept) if is_old && kept.awaits_proof() => Prospect::Unlikely(kept),
-        Verdict::Keep(kept) => Prospect::Stays(kept),
+    Ok(match Placed::of(file, evidence)?.judge_by_name() {
+        Ok(_) if is_old => Prospect::Likely,
+        Ok(_) => Prospect::Stays(Kept::TooYoung),
+        Err(kept) if is_old && kept.awaits_proof() => Prospect::Unlikely(kept),
+        Err(kept) => Prospect::Stays(kept),
     })
 }
 
-/// Judges a file that no retained metadata refers to, once everything was searched.
-pub fn judge(file: &ListedFile, evidence: &Evidence<'_>, contents: &OrphanContents) -> Result<Verdict> {
-    let dated = contents.last_updated_ms.get(subject_of(file).as_ref());
-    let verdict = match (judge_by_name(file, evidence)?, dated) {
-        (Verdict::Keep(Kept::MetadataVersionUnknown), Some(updated_ms)) => {
-            match evidence.names.dated_metadata_file(*updated_ms) {
-                Ok(is_behind) => weigh(file, behind_the_log(is_behind), evidence)?,
-                Err(kept) => Verdict::Keep(kept),
+/// Judges a file that no retained metadata refers to, once everything was searched: why it may go, or why it stays.
+pub fn judge(file: &ListedFile, evidence: &Evidence<'_>, contents: &OrphanContents) -> Result<Result<Garbage, Kept>> {
+    let placed = Placed::of(file, evidence)?;
+    let dated = contents.last_updated_ms.get(placed.subject.as_ref());
+    let judged = match (placed.judge_by_name(), dated) {
+        (Err(Kept::MetadataVersionUnknown), Some(updated_ms)) => {
+            evidence.names.dated_metadata_file(*updated_ms).and_then(|garbage| placed.weigh(garbage))
+        }
+        (judged, _) => judged,
+    };
+    Ok(match judged {
+        Ok(Garbage::Unproven) if !contents.checkpoints_known => Err(Kept::FlinkCheckpointUnreadable),
+        judged => judged,
+    })
+}
+
+/// A file, and what its path says of it.
+struct Placed<'a> {
+    file: &'a ListedFile,
+    evidence: &'a Evidence<'a>,
+    /// The path by which it is judged: a checksum's is that of the file it belongs to.
+    subject: Cow<'a, str>,
+    key: Fingerprint,
+    /// Outside of the table's location, which no other table shares.
+    is_external: bool,
+    is_hidden: bool,
+    in_hidden_directory: bool,
+}
+
+impl<'a> Placed<'a> {
+    fn of(file: &'a ListedFile, evidence: &'a Evidence<'a>) -> Result<Self> {
+        let subject = checksum_subject(&file.path).map_or(Cow::Borrowed(file.path.as_str()), Cow::Owned);
+        let path = CanonicalPath::parse(&subject)?;
+        let directory = CanonicalPath::parse(subject.rsplit_once('/').map_or("", |(directory, _)| directory));
+        Ok(Self {
+            key: Fingerprint::of_text(path.as_str()),
+            is_external: evidence.scope.directory(&path) != Some(0),
+            is_hidden: evidence.scope.hides(&path),
+            in_hidden_directory: directory.map_or(true, |directory| evidence.scope.hides(&directory)),
+            file,
+            evidence,
+            subject,
+        })
+    }
+
+    fn judge_by_name(&self) -> Result<Garbage, Kept> {
+        if self.file.path.ends_with('/') {
+            return Err(Kept::DirectoryMarker);
+        }
+        self.weigh(self.garbage()?)
+    }
+
+    /// Which kind of garbage the file is, whatever its age, or why it goes at no age.
+    fn garbage(&self) -> Result<Garbage, Kept> {
+        let Evidence { rules, names, progress, once_referenced, is_active, .. } = self.evidence;
+        let (path, name) = (self.subject.as_ref(), file_name(&self.subject));
+        if name == "version-hint.text" {
+            return Err(Kept::VersionHint);
+        }
+        if names.is_flink_checkpoint(path) {
+            return Err(Kept::FlinkCheckpoint);
+        }
+        let once_referenced = once_referenced.iter().any(|files| files.contains_fingerprint(self.key));
+        if file_names::is_metadata_file(name) {
+            return match names.metadata_file(name) {
+                Err(Kept::MetadataVersionUnknown) if once_referenced => Ok(Garbage::OnceReferenced),
+                judged => judged,
+            };
+        }
+        if let Some(run) = RunId::from_file_name(path) {
+            let over = run.started_ms().saturating_add(rules.run_timeout_ms) < rules.now_ms;
+            if !over || is_active(run) {
+                return Err(Kept::ActiveRun);
+            }
+            if RunId::may_be_for(path, names.table) {
+                return Ok(Garbage::RunOver);
             }
         }
-        (verdict, _) => verdict,
-    };
-    Ok(match verdict {
-        Verdict::Remove(Garbage::Unproven) if !contents.checkpoints_known => {
-            Verdict::Keep(Kept::FlinkCheckpointUnreadable)
-        }
-        verdict => verdict,
-    })
-}
-
-/// The path by which a file is judged: a checksum's is that of the file it belongs to.
-fn subject_of(file: &ListedFile) -> Cow<'_, str> {
-    checksum_subject(&file.path).map_or(Cow::Borrowed(&file.path), Cow::Owned)
-}
-
-fn judge_by_name(file: &ListedFile, evidence: &Evidence<'_>) -> Result<Verdict> {
-    if file.path.ends_with('/') {
-        return Ok(Verdict::Keep(Kept::DirectoryMarker));
+        Ok(if once_referenced {
+            Garbage::OnceReferenced
+        } else if progress.is_past(path) {
+            Garbage::WriterCommittedPast
+        } else {
+            Garbage::Unproven
+        })
     }
-    match garbage(&subject_of(file), evidence)? {
-        Ok(garbage) => weigh(file, garbage, evidence),
-        Err(kept) => Ok(Verdict::Keep(kept)),
-    }
-}
 
-/// Whether garbage of this kind goes, by the file's age and place.
-fn weigh(file: &ListedFile, garbage: Garbage, evidence: &Evidence<'_>) -> Result<Verdict> {
-    let (rules, subject) = (&evidence.rules, subject_of(file));
-    let hides = |path: &str| Ok::<_, Error>(evidence.scope.hides(&CanonicalPath::parse(path)?));
-    let Some(modified_ms) = rules.modified_ms(file) else {
-        return Ok(Verdict::Keep(Kept::UnknownAge));
-    };
-    let old = rules.older(modified_ms, rules.unproven_min_age_ms);
-    let external = evidence.scope.directory(&CanonicalPath::parse(&file.path)?) != Some(0);
-    // Copies of a table's files have the same names.
-    let by_name = matches!(garbage, Garbage::RunOver | Garbage::WriterCommittedPast | Garbage::FellOutOfMetadataLog);
-    let directory = subject.rsplit_once('/').map_or("", |(directory, _)| directory);
-    if by_name && hides(directory)? {
-        return Ok(Verdict::Keep(Kept::Hidden));
-    }
-    Ok(match garbage {
-        Garbage::RunOver if !file_names::is_of_a_run(file_name(&subject)) => Verdict::Keep(Kept::Foreign),
-        // Runs of earlier versions did not say which table they worked on. External directories that another known table has are not
-        // even listed, and all of them are asked; against one that is not known stand the path's form and the long age.
-        Garbage::RunOver if external && evidence.names.is_path_of_a_run(&subject) => {
-            if old {
-                Verdict::Remove(Garbage::RunOver)
-            } else {
-                Verdict::Keep(Kept::Unproven)
+    /// Whether garbage of this kind goes, by the file's age and place.
+    fn weigh(&self, garbage: Garbage) -> Result<Garbage, Kept> {
+        let Evidence { rules, names, .. } = self.evidence;
+        let modified_ms = rules.modified_ms(self.file).ok_or(Kept::UnknownAge)?;
+        let old = rules.older(modified_ms, rules.unproven_min_age_ms);
+        let name = file_name(&self.subject);
+        match garbage {
+            // Copies of a table's files have the same names.
+            Garbage::RunOver | Garbage::WriterCommittedPast | Garbage::FellOutOfMetadataLog
+                if self.in_hidden_directory =>
+            {
+                Err(Kept::Hidden)
             }
-        }
-        Garbage::Unproven | Garbage::RunOver if external => Verdict::Keep(Kept::ExternalDirectory),
-        Garbage::Unproven if hides(&subject)? => Verdict::Keep(Kept::Hidden),
-        Garbage::Unproven if !file_names::is_of_a_table(file_name(&subject)) => Verdict::Keep(Kept::Foreign),
-        Garbage::Unproven if !old => Verdict::Keep(Kept::Unproven),
-        Garbage::Unproven => Verdict::Remove(Garbage::Unproven),
-        proven if rules.older(modified_ms, rules.older_than_ms) => Verdict::Remove(proven),
-        _ => Verdict::Keep(Kept::TooYoung),
-    })
-}
-
-fn behind_the_log(is_behind: bool) -> Garbage {
-    if is_behind { Garbage::FellOutOfMetadataLog } else { Garbage::Unproven }
-}
-
-/// Which kind of garbage a file is, whatever its age, or why it goes at no age.
-fn garbage(path: &str, evidence: &Evidence<'_>) -> Result<Result<Garbage, Kept>> {
-    let name = file_name(path);
-    if name == "version-hint.text" {
-        return Ok(Err(Kept::VersionHint));
-    }
-    if evidence.names.is_flink_checkpoint(path) {
-        return Ok(Err(Kept::FlinkCheckpoint));
-    }
-    let key = Fingerprint::of_path(path)?;
-    let once_referenced = evidence.once_referenced.iter().any(|files| files.contains_fingerprint(key));
-    if file_names::is_metadata_file(name) {
-        return Ok(match evidence.names.metadata_file(name) {
-            Err(Kept::MetadataVersionUnknown) if once_referenced => Ok(Garbage::OnceReferenced),
-            judged => judged.map(behind_the_log),
-        });
-    }
-    if let Some(run) = RunId::from_file_name(path) {
-        let over = run.started_ms().saturating_add(evidence.rules.run_timeout_ms) < evidence.rules.now_ms;
-        if !over || (evidence.is_active)(run) {
-            return Ok(Err(Kept::ActiveRun));
-        }
-        if RunId::may_be_for(path, evidence.names.table) {
-            return Ok(Ok(Garbage::RunOver));
+            Garbage::RunOver if !file_names::is_of_a_run(name) => Err(Kept::Foreign),
+            // Runs of earlier versions did not say which table they worked on. External directories that another known table has are
+            // not even listed, and all of them are asked; against one that is not known stand the path's form and the long age.
+            Garbage::RunOver if self.is_external && names.is_path_of_a_run(&self.subject) => {
+                if old {
+                    Ok(garbage)
+                } else {
+                    Err(Kept::Unproven)
+                }
+            }
+            Garbage::Unproven | Garbage::RunOver if self.is_external => Err(Kept::ExternalDirectory),
+            Garbage::Unproven if self.is_hidden => Err(Kept::Hidden),
+            Garbage::Unproven if !file_names::is_of_a_table(name) => Err(Kept::Foreign),
+            Garbage::Unproven => {
+                if old {
+                    Ok(garbage)
+                } else {
+                    Err(Kept::Unproven)
+                }
+            }
+            _ if rules.older(modified_ms, rules.older_than_ms) => Ok(garbage),
+            _ => Err(Kept::TooYoung),
         }
     }
-    Ok(Ok(if once_referenced {
-        Garbage::OnceReferenced
-    } else if evidence.progress.is_past(path) {
-        Garbage::WriterCommittedPast
-    } else {
-        Garbage::Unproven
-    }))
 }
 
 #[cfg(test)]

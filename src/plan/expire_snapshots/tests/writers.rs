@@ -2,8 +2,6 @@
 
 use super::*;
 
-const WRITER_RETENTION: i64 = 14 * DAY;
-
 /// An append with these summary entries.
 fn by(id: i64, parent: Option<i64>, age_ms: i64, summary: &[(&'static str, &'static str)]) -> Snap {
     Snap(id, parent, age_ms, "append", summary.to_vec())
