@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::storage::delete_files::{Proof, delete_files};
 use crate::table::LoadedTable;
 use crate::table::path::CanonicalPath;
-use crate::table::references::gc_enabled;
+use crate::table::references::{GC_DISABLED, gc_enabled};
 
 /// Files between two looks at the metadata: what the largest delete request of a store takes.
 const BATCH: usize = 1000;
@@ -51,7 +51,6 @@ impl From<OnlyExpired> for Doomed {
     }
 }
 
-/// What became of the files.
 #[derive(Debug, Default)]
 pub(super) struct Deleted {
     pub(super) deleted: BTreeMap<FileKind, Tally>,
@@ -73,7 +72,6 @@ impl Deleted {
         self.failed.is_empty() && self.stopped.is_none()
     }
 
-    /// Adds what became of other files.
     fn absorb(&mut self, other: Self) {
         for (sum, tallies) in [(&mut self.deleted, other.deleted), (&mut self.failed, other.failed)] {
             for (kind, tally) in tallies {
@@ -206,10 +204,7 @@ pub(super) fn require_deletable(loaded: &LoadedTable) -> Result<()> {
     if gc_enabled(loaded) {
         return Ok(());
     }
-    Err(Error::new(
-        ErrorKind::Conflict,
-        "the table's property gc.enabled = false forbids deleting its files: they may belong to others",
-    ))
+    Err(Error::new(ErrorKind::Conflict, GC_DISABLED))
 }
 
 /// The table with fresh metadata. An error if it is another table by now, or its files must not be deleted.

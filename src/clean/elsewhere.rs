@@ -48,7 +48,6 @@ pub struct Suspects {
     /// Directories of the table that they lie in.
     directories: Vec<CanonicalPath>,
     paths: Vec<String>,
-    /// Bytes of each.
     sizes: Vec<u64>,
     /// Sorted. The checksum of a local file is needed as long as the file is, so it stands under both names.
     keys: Vec<(Fingerprint, u32)>,
@@ -88,12 +87,10 @@ impl Suspects {
         Ok(Self { directories, paths, sizes, keys, needed, identities, stores })
     }
 
-    /// How many there are.
     pub fn len(&self) -> usize {
         self.paths.len()
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty()
     }
@@ -133,7 +130,6 @@ impl Suspects {
         }
     }
 
-    /// Marks one file.
     pub fn spare_file(&mut self, path: &str) -> Result<()> {
         self.spare_key(Fingerprint::of_text(key_of(&CanonicalPath::parse(path)?)));
         Ok(())
@@ -212,7 +208,6 @@ pub(super) async fn unneeded_elsewhere(
 pub struct Needs(Reachable);
 
 impl Needs {
-    /// Needs nothing yet.
     pub fn new(loaded: &LoadedTable) -> Result<Self> {
         Ok(Self(Reachable::outside_only(loaded)?))
     }
@@ -228,7 +223,6 @@ impl Needs {
         self.0.scope().directories.iter().map(|(directory, _)| directory).eq(directories)
     }
 
-    /// Entries kept in mind.
     pub fn entries(&self) -> usize {
         self.0.entries()
     }

@@ -16,13 +16,13 @@ use tracing::Instrument;
 
 use super::clocks::clock_apart;
 use super::deletion::{Deleter, Doomed, refresh, require_deletable};
-use super::ownership::{compare_with_neighbours, read_metadata_text};
+use super::ownership::{compare_with_neighbours, read_metadata};
 use super::reachable::{READS, Reachable, entries_of, manifests_of};
 use super::report::{ExpireOutcome, ExpireReport, FileKind, Refused, Tally};
 use crate::catalog::TableHandle;
 use crate::clock::{Clock, Stopwatch};
 use crate::commit::{CommitContext, CommitResult, commit_expire};
-use crate::error::{Context, Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::plan::ExpirePlan;
 use crate::plan::expire_snapshots::rebase;
 use crate::storage::delete_files::Proof;
@@ -176,8 +176,7 @@ async fn require_no_ref_lost(table: &TableHandle, base: &str, plan: &ExpirePlan)
     }
     let expired: HashSet<i64> = plan.remove_snapshots.iter().copied().collect();
     for file in metadata_files(&table.loaded)?.into_iter().skip(1).take_while(|file| *file != base).take(LOG_ENTRIES) {
-        let text = read_metadata_text(table.store.as_ref(), file).await?;
-        let before: Before = serde_json::from_slice(&text).context(|| format!("parse {file}"))?;
+        let before: Before = read_metadata(table.store.as_ref(), file).await?;
         let lost =
             before.refs.iter().find(|(name, r)| expired.contains(&r.snapshot_id) && !plan.remove_refs.contains(name));
         if let Some((name, reference)) = lost {
@@ -251,21 +250,11 @@ async fn prepare(table: &TableHandle, plan: &ExpirePlan) -> Result<(Reachable, C
 /// Anything else, such as a store that does not answer, stops the action before it has changed anything.
 fn tolerate<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
-        Ok(value) => Ok(Some(value)),
-        Err(error) => match error.kind() {
-            ErrorKind::NotFound | ErrorKind::DataInvalid | ErrorKind::Unsupported => {
-                tracing::debug!(%error, "metadata of an expiring snapshot cannot be read");
-                Ok(None)
-            }
-            ErrorKind::Config
-            | ErrorKind::Unavailable
-            | ErrorKind::Forbidden
-            | ErrorKind::Conflict
-            | ErrorKind::CommitUnknown
-            | ErrorKind::OutOfMemory
-            | ErrorKind::Cancelled
-            | ErrorKind::Internal => Err(error),
-        },
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DataInvalid | ErrorKind::Unsupported) => {
+            tracing::debug!(%error, "metadata of an expiring snapshot cannot be read");
+            Ok(None)
+        }
+        read => read.map(Some),
     }
 }
 

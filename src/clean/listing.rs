@@ -57,7 +57,6 @@ impl Choice {
     }
 }
 
-/// What is chosen while a listing goes on.
 struct Choices {
     candidates: Choice,
     metadata_files: Choice,
@@ -77,7 +76,6 @@ impl Listed {
     }
 }
 
-/// What a listing found.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     /// Files that may go if what is found out allows.
@@ -113,7 +111,6 @@ impl Listing {
     }
 }
 
-/// What a listing is compared with.
 pub(super) struct Comparison<'a> {
     pub(super) reachable: &'a Reachable,
     /// What is known before the listing ends.

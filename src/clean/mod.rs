@@ -23,6 +23,5 @@ pub use clocks::{clock_apart, clock_apart_from_one};
 pub use elsewhere::{Answer, Elsewhere, Needs, Suspects, stores_named};
 pub use expire_snapshots::expire_snapshots;
 pub use ownership::shared_location;
-pub use reachable::Reachable;
 pub use remove_orphan_files::{CANDIDATES_PER_RUN, OrphanRequest, find_orphan_files, remove_orphan_files};
 pub use report::{ExpireOutcome, ExpireReport, FileKind, OrphanReport, Refused, Tally};

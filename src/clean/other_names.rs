@@ -53,17 +53,14 @@ impl OtherNames {
         }
     }
 
-    /// How many entries there are.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether nothing was noted.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Takes note of what a file is.
     pub(super) fn note_identity(&mut self, identity: FileIdentity) {
         self.0.insert(inode(identity));
     }
@@ -167,7 +164,6 @@ pub(super) async fn without_other_name(
     Ok(without)
 }
 
-/// Says which file has which two names.
 pub(super) async fn two_names(table: &TableHandle, path: &str) -> String {
     let other = other_name(table, path).await;
     let other = other.as_deref().unwrap_or("another path");

@@ -5,6 +5,7 @@ use std::io::Read;
 
 use futures::{StreamExt, stream};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 use super::listing::Choice;
@@ -95,29 +96,18 @@ pub(super) async fn check_metadata_files(
                 "{path} belongs to another table, with UUID {uuid}: move one of the two; if that one was dropped and this one \
                  made anew in its place, move its metadata files away, and its other files go as orphans"
             ),
-            Err(error) => match error.kind() {
-                // Removed by the catalog meanwhile.
-                ErrorKind::NotFound => continue,
-                ErrorKind::DataInvalid => {
-                    format!("whose metadata {path} is cannot be told ({error}): move or delete it")
-                }
-                ErrorKind::Config
-                | ErrorKind::Unavailable
-                | ErrorKind::Forbidden
-                | ErrorKind::Conflict
-                | ErrorKind::CommitUnknown
-                | ErrorKind::OutOfMemory
-                | ErrorKind::Unsupported
-                | ErrorKind::Cancelled
-                | ErrorKind::Internal => return Err(error.into()),
-            },
+            // Removed by the catalog meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) if error.kind() == ErrorKind::DataInvalid => {
+                format!("whose metadata {path} is cannot be told ({error}): move or delete it")
+            }
+            Err(error) => return Err(error.into()),
         };
         return Err(shared(detail).into());
     }
     Ok(())
 }
 
-/// Where this table's metadata files lie.
 fn metadata_directories(loaded: &LoadedTable) -> Result<HashSet<String>> {
     let mut homes = HashSet::new();
     for file in metadata_files(loaded)? {
@@ -145,25 +135,22 @@ pub(super) async fn date_metadata_files(store: &StoreRef, files: &[Unreferenced]
     let read = stream::iter(undated.into_files()).map(|ListedFile { path, .. }| {
         let store = store.clone();
         async move {
-            let text = read_metadata_text(store.as_ref(), &path).await.ok()?;
-            let age: Age = serde_json::from_slice(&text).ok()?;
+            let age: MetadataAge = read_metadata(store.as_ref(), &path).await.ok()?;
             Some((path, age.last_updated_ms))
         }
     });
     read.buffer_unordered(READS).filter_map(std::future::ready).collect().await
 }
 
-/// What is read of a metadata file to tell its age.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
-struct Age {
+struct MetadataAge {
     last_updated_ms: i64,
 }
 
-/// What is read of a metadata file to tell whose it is.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
-struct Identity {
+struct MetadataOwner {
     table_uuid: Option<Uuid>,
 }
 
@@ -177,9 +164,8 @@ async fn table_uuid(store: &dyn Store, file: &ListedFile) -> Result<Uuid> {
     if let Some(uuid) = uuid_in_head(&head) {
         return Ok(uuid);
     }
-    let text = read_metadata_text(store, path).await?;
-    let identity: Identity = serde_json::from_slice(&text).context(|| format!("parse {path}"))?;
-    identity.table_uuid.ok_or_else(|| Error::invalid(format!("metadata file {path} names no table UUID")))
+    let owner: MetadataOwner = read_metadata(store, path).await?;
+    owner.table_uuid.ok_or_else(|| Error::invalid(format!("metadata file {path} names no table UUID")))
 }
 
 /// The UUID, if the document begins with nothing but the format version before it.
@@ -195,16 +181,16 @@ fn uuid_in_head(head: &[u8]) -> Option<Uuid> {
     Uuid::try_parse(value.split_once('"')?.0).ok()
 }
 
-/// A metadata file's JSON text, inflated if it is compressed.
-pub(super) async fn read_metadata_text(store: &dyn Store, path: &str) -> Result<Vec<u8>> {
+/// What a metadata file says, inflated if it is compressed.
+pub(super) async fn read_metadata<T: DeserializeOwned>(store: &dyn Store, path: &str) -> Result<T> {
     let bytes = store.read(path).await?;
-    if !bytes.starts_with(&[0x1f, 0x8b]) {
-        return Ok(bytes.to_vec());
+    let mut inflated = Vec::new();
+    if bytes.starts_with(&[0x1f, 0x8b]) {
+        let mut limited = flate2::read::MultiGzDecoder::new(bytes.as_ref()).take(METADATA_BYTES_MAX);
+        limited.read_to_end(&mut inflated).map_err(|e| Error::invalid(format!("inflate {path}: {e}")))?;
     }
-    let mut text = Vec::new();
-    let mut limited = flate2::read::MultiGzDecoder::new(bytes.as_ref()).take(METADATA_BYTES_MAX);
-    limited.read_to_end(&mut text).map_err(|e| Error::invalid(format!("inflate {path}: {e}")))?;
-    Ok(text)
+    let text = if inflated.is_empty() { bytes.as_ref() } else { &inflated };
+    serde_json::from_slice(text).context(|| format!("parse {path}"))
 }
 
 #[cfg(test)]

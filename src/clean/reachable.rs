@@ -51,7 +51,7 @@ pub(super) fn key_of(path: &CanonicalPath) -> &str {
 
 /// A growing set of reachable files. Errors leave nothing behind that could be taken for the whole: growing consumes it.
 #[derive(Debug)]
-pub struct Reachable {
+pub(super) struct Reachable {
     files: PathSet,
     lists: PathSet,
     manifests: PathSet,
@@ -77,7 +77,7 @@ struct CommittedNames {
 
 impl Reachable {
     /// Reaches nothing yet. With `evidence`, what snapshots tell about other files is noted as well.
-    pub fn new(loaded: &LoadedTable, evidence: bool) -> Result<Self> {
+    pub(super) fn new(loaded: &LoadedTable, evidence: bool) -> Result<Self> {
         let scope = Scope::of(loaded)?;
         Ok(Self {
             files: PathSet::default(),
@@ -102,7 +102,6 @@ impl Reachable {
         &self.files
     }
 
-    /// What the files are called.
     pub(super) fn names(&self) -> &OtherNames {
         &self.names
     }
@@ -114,12 +113,12 @@ impl Reachable {
 
     /// Adds all that the metadata names itself, and all that its snapshots reach. What an earlier call has read is not
     /// read again. Any list or manifest that cannot be read is an error.
-    pub async fn with_table(self, store: &StoreRef, loaded: &Arc<LoadedTable>) -> Result<Self> {
+    pub(super) async fn with_table(self, store: &StoreRef, loaded: &Arc<LoadedTable>) -> Result<Self> {
         self.with_snapshots(store, loaded, |_| true).await
     }
 
     /// The same for some of the snapshots, and statistics of these only.
-    pub async fn with_snapshots(
+    pub(super) async fn with_snapshots(
         mut self,
         store: &StoreRef,
         loaded: &Arc<LoadedTable>,
@@ -217,7 +216,7 @@ impl Reachable {
     }
 
     /// Whether the file, or the file that it is a local checksum of, is reachable.
-    pub fn contains(&self, path: &str) -> Result<bool> {
+    pub(super) fn contains(&self, path: &str) -> Result<bool> {
         if self.files.contains(path)? {
             return Ok(true);
         }
@@ -239,7 +238,6 @@ impl Reachable {
         Ok(alike.collect())
     }
 
-    /// Whether a manifest has been read.
     pub(super) fn has_manifest(&self, path: &str) -> Result<bool> {
         self.manifests.contains(path)
     }
@@ -268,15 +266,5 @@ impl Reachable {
     /// Files of which a retained snapshot records that they left the table; `None` unless asked for.
     pub(super) fn left(&self) -> Option<&PathSet> {
         self.evidence.as_ref().map(|e| &e.left)
-    }
-
-    /// Number of files.
-    pub fn len(&self) -> usize {
-        self.files.len()
-    }
-
-    /// Whether nothing is reachable.
-    pub fn is_empty(&self) -> bool {
-        self.files.is_empty()
     }
 }

@@ -21,13 +21,12 @@ use super::report::{OrphanError, OrphanReport, Refused};
 use crate::catalog::TableHandle;
 use crate::clock::Stopwatch;
 use crate::error::Result;
-use crate::plan::expire_snapshots::ahead_of_clock;
+use crate::plan::expire_snapshots::left_alone;
 use crate::plan::remove_orphan_files::{Evidence, Kept, NamesInUse, OrphanContents, OrphanRules};
 use crate::policy::TablePolicy;
 use crate::run_id::RunId;
 use crate::storage::delete_files::Proof;
 use crate::table::file_names::WriterProgress;
-use crate::table::references::{clock_skew_ms, gc_enabled};
 use crate::telemetry::phase_span;
 
 /// Unreferenced files that one run takes at most, if the caller has no other wish.
@@ -36,9 +35,7 @@ pub const CANDIDATES_PER_RUN: usize = 1_000_000;
 /// A wish to find, or to find and remove, orphan files.
 #[derive(Clone, Copy)]
 pub struct OrphanRequest<'a> {
-    /// The table's policy.
     pub policy: &'a TablePolicy,
-    /// How often the table's writer commits.
     pub commit_interval: Duration,
     /// A run of this project is over this long after its start, on whatever machine it ran.
     pub run_timeout: Duration,
@@ -111,7 +108,6 @@ fn without_finding(error: OrphanError, what: &'static str) -> OrphanReport {
     }
 }
 
-/// What was found.
 struct Found {
     report: OrphanReport,
     orphans: Vec<Unneeded>,
@@ -123,22 +119,14 @@ struct Found {
     turn: Option<OwnedSemaphorePermit>,
 }
 
-/// Refuses tables that must not be touched, and clocks by which ages mean nothing.
+/// Refuses tables that must be left alone, and clocks by which ages mean nothing.
 async fn require_allowed(table: &TableHandle, request: &OrphanRequest<'_>) -> Result<(), Refused> {
-    let refused = |reason, detail| Err(Refused::new(reason, detail));
-    if !request.policy.remove_orphan_files.enabled {
-        return refused("disabled", "remove-orphan-files is disabled by policy".into());
-    }
-    if !gc_enabled(&table.loaded) {
-        return refused(
-            "gc_disabled",
-            "the table's property gc.enabled = false forbids deleting its files: they may belong to others".into(),
-        );
-    }
-    if let Some(skew_ms) = clock_skew_ms(&table.loaded, request.now_ms) {
-        return refused("clock_skew", ahead_of_clock(skew_ms));
-    }
-    clock_apart(table, request.now_ms).await.map_or(Ok(()), |detail| refused("clock_skew", detail))
+    let enabled = request.policy.remove_orphan_files.enabled;
+    let refused = match left_alone(&table.loaded, "remove-orphan-files", enabled, request.now_ms) {
+        None => clock_apart(table, request.now_ms).await.map(|detail| ("clock_skew", detail)),
+        refused => refused,
+    };
+    refused.map_or(Ok(()), |(reason, detail)| Err(Refused::new(reason, detail)))
 }
 
 /// Ends the phase `list`; the phase `check` is over when this is.

@@ -13,7 +13,6 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// Reads them from the metadata.
     pub fn of(loaded: &LoadedTable) -> Result<Self> {
         let parse = |dir: String| CanonicalPath::parse(&dir).map(|canonical| (dir, canonical));
         Ok(Self { directories: own_directories(loaded)?.into_iter().map(parse).collect::<Result<_>>()? })

@@ -176,7 +176,6 @@ pub struct NamesInUse {
 }
 
 impl NamesInUse {
-    /// Reads them from the metadata.
     pub fn of(loaded: &LoadedTable) -> Result<Self> {
         let files = metadata_files(loaded)?;
         let versions: Vec<_> = files.into_iter().map(|f| file_names::metadata_version(file_name(f))).collect();
@@ -244,13 +243,10 @@ fn object_storage_context(loaded: &LoadedTable) -> Option<String> {
 /// from what was searched for. It only grows, so what is proven once stays proven.
 #[derive(Clone)]
 pub struct Evidence<'a> {
-    /// Ages.
     pub rules: OrphanRules,
     /// Names that metadata protects.
     pub names: &'a NamesInUse,
-    /// The table's directories.
     pub scope: &'a Scope,
-    /// How far writers have got.
     pub progress: &'a WriterProgress,
     /// Files to which a committed snapshot or metadata file, retained or not, referred.
     pub once_referenced: Vec<&'a PathSet>,
@@ -279,7 +275,6 @@ pub enum Prospect {
     Unlikely(Kept),
 }
 
-/// What a file that no retained metadata refers to may come to.
 pub fn prospect(file: &ListedFile, evidence: &Evidence<'_>) -> Result<Prospect> {
     let is_old = evidence.rules.modified_ms(file).is_some_and(|ms| evidence.rules.may_go(ms));
     Ok(match Placed::of(file, evidence)?.judge_by_name() {
