@@ -10,12 +10,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::judged::Judged;
+use super::judged::JudgedGarbage;
 use super::other_names::{Likeness, NoOtherName};
 use super::reachable::{Reachable, key_of};
 use super::report::{OrphanReport, Refused};
 use crate::error::Result;
-use crate::plan::remove_orphan_files::Kept;
+use crate::plan::remove_orphan_files::KeepReason;
 use crate::storage::StoreRef;
 use crate::table::FileIdentity;
 use crate::table::LoadedTable;
@@ -28,12 +28,12 @@ use crate::table::references::{metadata_files, own_directories, statistics_files
 #[async_trait]
 pub trait Elsewhere: Sync {
     /// Which of the suspects another table needs. Every other table is looked at after the call.
-    async fn referenced(&self, suspects: Suspects) -> Answer;
+    async fn referenced(&self, suspects: Suspects) -> NeighbourAnswer;
 }
 
 /// What is known of the suspects of one table.
 #[derive(Debug)]
-pub struct Answer {
+pub struct NeighbourAnswer {
     /// For each suspect, in their order, whether another table needs it.
     pub needed: Vec<bool>,
     /// Why that is not known for sure: then nothing may go.
@@ -157,20 +157,20 @@ impl Suspects {
     }
 
     /// The answer, once every other table was asked.
-    pub fn into_answer(self, refused: Option<Refused>) -> Answer {
-        Answer { needed: self.needed, refused, turn: None }
+    pub fn into_answer(self, refused: Option<Refused>) -> NeighbourAnswer {
+        NeighbourAnswer { needed: self.needed, refused, turn: None }
     }
 }
 
 /// A file that may go, and that no other table needs.
 ///
 /// Rule: every other table within sight is asked, last of all before deletion, and after the file was listed. If it is not known
-/// for sure what one of them needs, nothing goes. Turns are taken: whoever got an answer deletes before it grows old.
+/// for sure what one of them needs, nothing goes.
 #[derive(Debug)]
 pub(super) struct Unneeded(NoOtherName);
 
 impl Unneeded {
-    pub(super) fn file(&self) -> &Judged {
+    pub(super) fn file(&self) -> &JudgedGarbage {
         self.0.file()
     }
 }
@@ -186,12 +186,12 @@ pub(super) async fn unneeded_elsewhere(
         return Ok((Vec::new(), None));
     }
     let suspects = files.iter().map(|f| (f.file().path().to_owned(), f.file().bytes(), f.identity()));
-    let Answer { needed, refused, turn } = elsewhere.referenced(Suspects::new(table, suspects)?).await;
+    let NeighbourAnswer { needed, refused, turn } = elsewhere.referenced(Suspects::new(table, suspects)?).await;
     let (mut needed, mut unneeded) = (needed.into_iter(), Vec::new());
     for file in files {
         let (needed, judged) = (needed.next().unwrap_or(true), file.file());
         if needed || refused.is_some() {
-            let why = if needed { Kept::ReferencedElsewhere } else { Kept::NeighbourUnreadable };
+            let why = if needed { KeepReason::ReferencedElsewhere } else { KeepReason::NeighbourUnreadable };
             report.keep(why, judged.bytes());
         } else {
             report.removable.entry(judged.garbage()).or_default().add(judged.bytes());

@@ -13,7 +13,7 @@ use super::reachable::Reachable;
 use super::referenced::Unreferenced;
 use super::report::{FileKind, OrphanError, OrphanReport, Refused};
 use crate::error::{Context, Result};
-use crate::plan::remove_orphan_files::{Evidence, Kept, Prospect, prospect};
+use crate::plan::remove_orphan_files::{Evidence, KeepReason, Prospect, prospect};
 use crate::run_id::RunId;
 use crate::storage::StoreRef;
 use crate::table::ListedFile;
@@ -31,7 +31,7 @@ pub(super) struct Choice {
     max: usize,
     seed: FixedState,
     /// Each with its rank, of which the largest leaves first, and with what is said of it then.
-    chosen: BinaryHeap<((bool, u64), ListedFile, Kept)>,
+    chosen: BinaryHeap<((bool, u64), ListedFile, KeepReason)>,
 }
 
 impl Choice {
@@ -42,9 +42,9 @@ impl Choice {
 
     /// Takes a file in; returns the one that is left out for it, if there is no room for both. `unlikely`: why the file will
     /// stay unless more comes to light.
-    pub(super) fn push(&mut self, file: ListedFile, unlikely: Option<Kept>) -> Option<(Kept, ListedFile)> {
+    pub(super) fn push(&mut self, file: ListedFile, unlikely: Option<KeepReason>) -> Option<(KeepReason, ListedFile)> {
         let rank = (unlikely.is_some(), self.seed.hash_one(&file.path));
-        self.chosen.push((rank, file, unlikely.unwrap_or(Kept::RunLimit)));
+        self.chosen.push((rank, file, unlikely.unwrap_or(KeepReason::RunLimit)));
         let (_, file, kept) = (self.chosen.len() > self.max).then(|| self.chosen.pop()).flatten()?;
         Some((kept, file))
     }
@@ -68,18 +68,18 @@ struct Choices {
 /// Rule: what lies outside of these directories, and what is reachable already, is never considered. This alone proves nothing:
 /// between the first reading of metadata and the listing a writer may have committed the file.
 #[derive(Debug)]
-pub(super) struct Listed(ListedFile);
+pub(super) struct ListedCandidate(ListedFile);
 
-impl Listed {
+impl ListedCandidate {
     pub(super) fn file(&self) -> &ListedFile {
         &self.0
     }
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Listing {
+pub(super) struct OrphanListing {
     /// Files that may go if what is found out allows.
-    pub(super) candidates: Vec<Listed>,
+    pub(super) candidates: Vec<ListedCandidate>,
     /// Unreferenced metadata files of any age.
     pub(super) metadata_files: Vec<ListedFile>,
     /// There were more of them than could be looked into.
@@ -98,7 +98,7 @@ pub(super) struct Listing {
     pub(super) checkpoints_overflow: bool,
 }
 
-impl Listing {
+impl OrphanListing {
     /// With more unreferenced metadata files than could be looked into, some may belong to another table. Those that were
     /// looked into are this table's for sure, so they go first, and nothing else does in this run.
     pub(super) fn leave_for_later(&mut self, report: &mut OrphanReport) {
@@ -107,7 +107,7 @@ impl Listing {
         }
         let checked: HashSet<&str> = self.metadata_files.iter().map(|f| f.path.as_str()).collect();
         let later = self.candidates.extract_if(.., |listed| !checked.contains(listed.0.path.as_str()));
-        later.for_each(|listed| report.keep(Kept::RunLimit, listed.0.size));
+        later.for_each(|listed| report.keep(KeepReason::RunLimit, listed.0.size));
     }
 }
 
@@ -123,8 +123,8 @@ pub(super) struct Comparison<'a> {
 
 impl Comparison<'_> {
     /// Lists the table's directories and compares each file. Files that stay whatever else is found out are only counted.
-    pub(super) async fn list(&self, store: &StoreRef, report: &mut OrphanReport) -> Result<Listing, OrphanError> {
-        let mut listing = Listing::default();
+    pub(super) async fn list(&self, store: &StoreRef, report: &mut OrphanReport) -> Result<OrphanListing, OrphanError> {
+        let mut listing = OrphanListing::default();
         let seed = self.evidence.rules.now_ms;
         let mut choices = Choices {
             candidates: Choice::new(self.candidates_max, seed),
@@ -146,7 +146,7 @@ impl Comparison<'_> {
                 return Err(Refused::new("listing_mismatch", detail).into());
             }
         }
-        listing.candidates = choices.candidates.into_files().into_iter().map(Listed).collect();
+        listing.candidates = choices.candidates.into_files().into_iter().map(ListedCandidate).collect();
         listing.metadata_files = choices.metadata_files.into_files();
         listing.lists = choices.lists.into_files();
         Ok(listing)
@@ -160,7 +160,7 @@ impl Comparison<'_> {
 
     fn take(
         &self,
-        listing: &mut Listing,
+        listing: &mut OrphanListing,
         choices: &mut Choices,
         report: &mut OrphanReport,
         directory: usize,
@@ -172,7 +172,7 @@ impl Comparison<'_> {
             Some(home) if home != directory => return Ok(()),
             Some(_) => {}
             None => {
-                report.keep(Kept::OutsideTable, file.size);
+                report.keep(KeepReason::OutsideTable, file.size);
                 return Ok(());
             }
         }
@@ -206,8 +206,8 @@ impl Comparison<'_> {
             }
         };
         if let Some((kept, left_out)) = choices.candidates.push(file, unlikely) {
-            listing.likely_left_out |= kept == Kept::RunLimit;
-            listing.unlikely_left_out |= kept != Kept::RunLimit;
+            listing.likely_left_out |= kept == KeepReason::RunLimit;
+            listing.unlikely_left_out |= kept != KeepReason::RunLimit;
             report.keep(kept, left_out.size);
         }
         Ok(())
@@ -220,7 +220,7 @@ impl Comparison<'_> {
         searched: &Searched<'_>,
         candidates: &[Unreferenced],
         report: &mut OrphanReport,
-    ) -> Result<Vec<Listed>> {
+    ) -> Result<Vec<ListedCandidate>> {
         let mut known = PathSet::default();
         for candidate in candidates {
             known.insert(&candidate.file().path)?;
@@ -243,7 +243,7 @@ impl Comparison<'_> {
                 let Prospect::Unlikely(before) = prospect(&file, &self.evidence)? else { continue };
                 if searched.judge(&file)?.is_ok() {
                     report.kept.entry(before).or_default().take_out(file.size);
-                    proven.push(Listed(file));
+                    proven.push(ListedCandidate(file));
                 }
             }
         }
@@ -267,7 +267,7 @@ impl Comparison<'_> {
     }
 
     /// Sets files aside that must be looked into, whatever their age.
-    fn note(&self, listing: &mut Listing, choices: &mut Choices, file: &ListedFile, hidden: bool) {
+    fn note(&self, listing: &mut OrphanListing, choices: &mut Choices, file: &ListedFile, hidden: bool) {
         if file.last_modified_ms.is_some_and(|ms| self.evidence.rules.wrote_lately(ms)) {
             listing.writing.extend(RunId::from_file_name(&file.path));
         }

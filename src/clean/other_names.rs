@@ -8,13 +8,13 @@ use foldhash::quality::FixedState;
 use futures::{StreamExt, stream};
 use hashbrown::HashSet;
 
-use super::judged::Judged;
+use super::judged::JudgedGarbage;
 use super::reachable::{READS, entries_of, manifests_of};
 use super::referenced::References;
 use super::report::{OrphanError, OrphanReport, Refused};
 use crate::catalog::TableHandle;
 use crate::error::Result;
-use crate::plan::remove_orphan_files::Kept;
+use crate::plan::remove_orphan_files::KeepReason;
 use crate::storage::StoreRef;
 use crate::table::FileIdentity;
 use crate::table::file_names::{FoldedName, checksum_subject};
@@ -129,12 +129,12 @@ pub(super) async fn identities_of(
 /// the listing and the metadata speak of the same files by different names, and the run is refused.
 #[derive(Debug)]
 pub(super) struct NoOtherName {
-    file: Judged,
+    file: JudgedGarbage,
     identity: Option<FileIdentity>,
 }
 
 impl NoOtherName {
-    pub(super) fn file(&self) -> &Judged {
+    pub(super) fn file(&self) -> &JudgedGarbage {
         &self.file
     }
 
@@ -145,7 +145,7 @@ impl NoOtherName {
 
 /// Those without another name. Local files are looked up on their store here, once for this and for other tables.
 pub(super) async fn without_other_name(
-    files: Vec<Judged>,
+    files: Vec<JudgedGarbage>,
     references: &References,
     report: &mut OrphanReport,
 ) -> Result<Vec<NoOtherName>, OrphanError> {
@@ -158,7 +158,7 @@ pub(super) async fn without_other_name(
     for (file, (likeness, identity)) in files.into_iter().zip(alike) {
         match likeness {
             Likeness::None => without.push(NoOtherName { file, identity }),
-            Likeness::Perhaps | Likeness::Surely => report.keep(Kept::OtherName, file.bytes()),
+            Likeness::Perhaps | Likeness::Surely => report.keep(KeepReason::OtherName, file.bytes()),
         }
     }
     Ok(without)

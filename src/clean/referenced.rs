@@ -3,14 +3,14 @@
 use futures::{StreamExt, stream};
 
 use super::deletion::grow;
-use super::listing::{Listed, Listing};
+use super::listing::{ListedCandidate, OrphanListing};
 use super::other_names::{Likeness, OtherNames};
 use super::reachable::{READS, Reachable, entries_of};
 use super::report::OrphanReport;
 use crate::catalog::TableHandle;
 use crate::error::{ErrorKind, Result};
 use crate::meta::unlisted_manifest;
-use crate::plan::remove_orphan_files::Kept;
+use crate::plan::remove_orphan_files::KeepReason;
 use crate::table::ListedFile;
 use crate::table::path_set::PathSet;
 
@@ -19,7 +19,7 @@ use crate::table::path_set::PathSet;
 /// Rule: what was committed before the listing, or lies in a checkpoint to be committed, is referenced by now. A file of the
 /// second listing is compared with the same metadata, and all are compared once more before they are deleted.
 #[derive(Debug)]
-pub(super) struct Unreferenced(Listed);
+pub(super) struct Unreferenced(ListedCandidate);
 
 impl Unreferenced {
     pub(super) fn file(&self) -> &ListedFile {
@@ -43,7 +43,7 @@ pub(super) struct References {
 impl References {
     /// Reads checkpoint manifests first, the metadata after them: what moves from the one to the other is seen in between.
     /// `reachable` is what was reachable before the listing.
-    pub(super) async fn read_after(listing: &Listing, table: &TableHandle, reachable: Reachable) -> Result<Self> {
+    pub(super) async fn read_after(listing: &OrphanListing, table: &TableHandle, reachable: Reachable) -> Result<Self> {
         let (mut checkpointed, mut checkpointed_names) = (PathSet::default(), OtherNames::default());
         let mut checkpoints_known = !listing.checkpoints_overflow;
         let mut read = stream::iter(listing.checkpoints.clone())
@@ -75,16 +75,20 @@ impl References {
     }
 
     /// The files that still nothing refers to.
-    pub(super) fn unreferenced(&self, files: Vec<Listed>, report: &mut OrphanReport) -> Result<Vec<Unreferenced>> {
+    pub(super) fn unreferenced(
+        &self,
+        files: Vec<ListedCandidate>,
+        report: &mut OrphanReport,
+    ) -> Result<Vec<Unreferenced>> {
         let mut unreferenced = Vec::with_capacity(files.len());
         for listed in files {
             let ListedFile { path, size, .. } = listed.file();
             if self.reachable.contains(path)? {
-                report.keep(Kept::ReferencedMeanwhile, *size);
+                report.keep(KeepReason::ReferencedMeanwhile, *size);
             } else if self.checkpointed.contains(path)?
                 || self.checkpointed_names.by_name(path, Some(*size)) != Likeness::None
             {
-                report.keep(Kept::FlinkCheckpoint, *size);
+                report.keep(KeepReason::FlinkCheckpoint, *size);
             } else {
                 unreferenced.push(Unreferenced(listed));
             }

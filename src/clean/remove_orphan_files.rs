@@ -10,8 +10,8 @@ use tracing::Instrument;
 use super::clocks::clock_apart;
 use super::deletion::{Deleter, Doomed};
 use super::elsewhere::{Elsewhere, Unneeded, unneeded_elsewhere};
-use super::judged::{Judged, Searched};
-use super::listing::{Comparison, Listing};
+use super::judged::{JudgedGarbage, Searched};
+use super::listing::{Comparison, OrphanListing};
 use super::once_referenced::OnceReferenced;
 use super::other_names::without_other_name;
 use super::ownership::{check_metadata_files, compare_with_neighbours, date_metadata_files};
@@ -22,7 +22,7 @@ use crate::catalog::TableHandle;
 use crate::clock::Stopwatch;
 use crate::error::Result;
 use crate::plan::expire_snapshots::left_alone;
-use crate::plan::remove_orphan_files::{Evidence, Kept, NamesInUse, OrphanContents, OrphanRules};
+use crate::plan::remove_orphan_files::{Evidence, KeepReason, NamesInUse, OrphanContents, OrphanRules};
 use crate::policy::TablePolicy;
 use crate::run_id::RunId;
 use crate::storage::delete_files::Proof;
@@ -108,7 +108,7 @@ fn without_finding(error: OrphanError, what: &'static str) -> OrphanReport {
     }
 }
 
-struct Found {
+struct FoundOrphans {
     report: OrphanReport,
     orphans: Vec<Unneeded>,
     /// Not all files could be taken: those that prove something about the rest stay for the next run.
@@ -134,7 +134,7 @@ async fn find(
     table: &TableHandle,
     request: &OrphanRequest<'_>,
     stopwatch: &mut Stopwatch,
-) -> Result<Found, OrphanError> {
+) -> Result<FoundOrphans, OrphanError> {
     let table = table.refresh().await?;
     require_allowed(&table, request).await?;
     let mut report = OrphanReport::default();
@@ -159,32 +159,32 @@ async fn find(
     let unprotected = report.kept.iter().filter(|(kept, _)| !kept.is_protection()).map(|(_, tally)| tally);
     report.removable.values().chain(unprotected).for_each(|tally| report.orphans.absorb(*tally));
     let proofs_stay = listing.likely_left_out && !listing.metadata_backlog;
-    Ok(Found { report, orphans, proofs_stay, references, turn })
+    Ok(FoundOrphans { report, orphans, proofs_stay, references, turn })
 }
 
 /// Searches for proofs, and judges by them; also the files that there was no room for in the listing.
 async fn judge_all(
     mut unreferenced: Vec<Unreferenced>,
     request: &OrphanRequest<'_>,
-    listing: &Listing,
+    listing: &OrphanListing,
     references: &References,
     left_out: &HashSet<usize>,
     report: &mut OrphanReport,
-) -> Result<Vec<Judged>> {
+) -> Result<Vec<JudgedGarbage>> {
     let References { table, reachable, checkpoints_known, .. } = references;
-    let (names, before) = (NamesInUse::of(&table.loaded)?, reachable.progress());
-    let evidence = request.evidence(reachable, &names, &before);
-    let mut progress = before.clone();
+    let (names, mut progress) = (NamesInUse::of(&table.loaded)?, reachable.progress());
     let once = OnceReferenced::search(table, reachable, &listing.lists, &mut progress).await?;
     let last_updated_ms = date_metadata_files(&table.store, &unreferenced, request.now_ms).await;
     let is_active = |run| (request.is_active)(run) || listing.writing.contains(&run);
     let mut searched = Searched {
-        evidence: Evidence { progress: &progress, is_active: &is_active, ..evidence.clone() },
+        evidence: Evidence { is_active: &is_active, ..request.evidence(reachable, &names, &progress) },
         contents: OrphanContents { last_updated_ms, checkpoints_known: *checkpoints_known },
     };
     searched.evidence.once_referenced.push(once.files());
     if listing.unlikely_left_out && !listing.metadata_backlog {
-        let comparison = Comparison { reachable, evidence, left_out, candidates_max: request.candidates_max };
+        let before = reachable.progress();
+        let (evidence, candidates_max) = (request.evidence(reachable, &names, &before), request.candidates_max);
+        let comparison = Comparison { reachable, evidence, left_out, candidates_max };
         let proven = comparison.list_proven(&table.store, &searched, &unreferenced, report).await?;
         unreferenced.extend(references.unreferenced(proven, report)?);
     }
@@ -192,16 +192,16 @@ async fn judge_all(
 }
 
 /// Deletes what was found; files that prove something about those that are left stay with them.
-async fn delete(found: Found) -> OrphanReport {
-    let Found { mut report, orphans, proofs_stay, references, turn: _turn } = found;
+async fn delete(found: FoundOrphans) -> OrphanReport {
+    let FoundOrphans { mut report, orphans, proofs_stay, references, turn: _turn } = found;
     let mut doomed: Vec<Doomed> = orphans.into_iter().map(Doomed::from).collect();
     doomed.sort_by(|a, b| a.path().cmp(b.path()));
     let mut deleter = Deleter::new(references.table, references.reachable, Proof::Orphan);
     let sum = deleter.delete(doomed, |_| !proofs_stay).await;
     for (kept, tally) in [
-        (Kept::ContentNotDeleted, sum.proof),
-        (Kept::ReferencedMeanwhile, sum.referenced),
-        (Kept::OtherName, sum.other_name),
+        (KeepReason::ContentNotDeleted, sum.proof),
+        (KeepReason::ReferencedMeanwhile, sum.referenced),
+        (KeepReason::OtherName, sum.other_name),
     ] {
         if tally.files > 0 {
             report.kept.entry(kept).or_default().absorb(tally);

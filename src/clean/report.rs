@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 use crate::clock::PhaseTimes;
 use crate::error::Error;
-use crate::plan::remove_orphan_files::{Garbage, Kept};
+use crate::plan::remove_orphan_files::{Garbage, KeepReason};
 use crate::table::file_names::{ManifestListName, file_name, is_metadata_file};
 
 /// Failures told in full at most; the rest is only counted.
@@ -160,7 +160,7 @@ pub struct OrphanReport {
     /// Unreferenced files that may go, by proof (found, not yet deleted).
     pub removable: BTreeMap<Garbage, Tally>,
     /// Unreferenced files that stay, by reason.
-    pub kept: BTreeMap<Kept, Tally>,
+    pub kept: BTreeMap<KeepReason, Tally>,
     pub deleted: BTreeMap<FileKind, Tally>,
     /// Files that could not be deleted, by kind.
     pub failed: BTreeMap<FileKind, Tally>,
@@ -174,7 +174,7 @@ pub struct OrphanReport {
 }
 
 impl OrphanReport {
-    pub(super) fn keep(&mut self, why: Kept, bytes: u64) {
+    pub(super) fn keep(&mut self, why: KeepReason, bytes: u64) {
         self.kept.entry(why).or_default().add(bytes);
     }
 }

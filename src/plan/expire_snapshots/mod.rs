@@ -52,7 +52,7 @@ pub fn plan_expire_snapshots(
         max_ref_age_ms: max_ref_age_ms(loaded)?,
         writer_retention_ms: millis(policy.expire_snapshots.writer_retention(commit_interval)),
     };
-    let mut kept = Kept::new(&loaded.metadata);
+    let mut kept = Retained::new(&loaded.metadata);
     for (name, reference) in &refs {
         if ref_stays(&loaded.metadata, name, reference, &defaults)? {
             kept.keep_by_ref(name, reference, &defaults);
@@ -175,7 +175,7 @@ fn history(metadata: &Metadata, head: i64) -> Vec<&SnapshotRef> {
 }
 
 /// What stays, each snapshot for the first reason found.
-struct Kept<'a> {
+struct Retained<'a> {
     metadata: &'a Metadata,
     snapshots: BTreeSet<i64>,
     /// Ancestors of branch heads, and tagged snapshots: these never count as unreferenced.
@@ -190,7 +190,7 @@ struct Kept<'a> {
     reasons: BTreeMap<(&'static str, String), usize>,
 }
 
-impl<'a> Kept<'a> {
+impl<'a> Retained<'a> {
     fn new(metadata: &'a Metadata) -> Self {
         Self {
             metadata,

@@ -82,7 +82,7 @@ pub enum Garbage {
 /// Why an unreferenced file stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kept {
+pub enum KeepReason {
     /// Provable garbage that has not reached `older-than`.
     TooYoung,
     /// Not provably garbage, and younger than `unproven-min-age`.
@@ -126,7 +126,7 @@ pub enum Kept {
     OtherName,
 }
 
-impl Kept {
+impl KeepReason {
     /// Whether the file is in use or may be, as opposed to waiting for its age.
     pub fn is_protection(self) -> bool {
         match self {
@@ -201,19 +201,19 @@ impl NamesInUse {
     }
 
     /// What a metadata file is by the version in its name, or why it stays.
-    fn metadata_file(&self, name: &str) -> Result<Garbage, Kept> {
+    fn metadata_file(&self, name: &str) -> Result<Garbage, KeepReason> {
         match (file_names::metadata_version(name), self.current_version, self.oldest_version) {
             (Some((kind, version)), Some((current_kind, current)), Some(oldest)) if kind == current_kind => {
-                if version >= current { Err(Kept::NewerMetadata) } else { Ok(behind_the_log(version < oldest)) }
+                if version >= current { Err(KeepReason::NewerMetadata) } else { Ok(behind_the_log(version < oldest)) }
             }
-            _ => Err(Kept::MetadataVersionUnknown),
+            _ => Err(KeepReason::MetadataVersionUnknown),
         }
     }
 
     /// The same without a version in its name, by the time at which it says the table was last updated.
-    fn dated_metadata_file(&self, last_updated_ms: i64) -> Result<Garbage, Kept> {
+    fn dated_metadata_file(&self, last_updated_ms: i64) -> Result<Garbage, KeepReason> {
         if last_updated_ms >= self.last_updated_ms {
-            return Err(Kept::NewerMetadata);
+            return Err(KeepReason::NewerMetadata);
         }
         // Writers' clocks differ.
         Ok(behind_the_log(last_updated_ms < self.oldest_logged_ms.saturating_sub(CLOCK_SKEW_LIMIT_MS)))
@@ -241,7 +241,6 @@ fn object_storage_context(loaded: &LoadedTable) -> Option<String> {
 
 /// What is known about unreferenced files by their names, places and ages alone: first from retained snapshots, later also
 /// from what was searched for. It only grows, so what is proven once stays proven.
-#[derive(Clone)]
 pub struct Evidence<'a> {
     pub rules: OrphanRules,
     /// Names that metadata protects.
@@ -268,41 +267,45 @@ pub struct OrphanContents {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prospect {
     /// It stays, whatever else is found out.
-    Stays(Kept),
+    Stays(KeepReason),
     /// It goes unless something needs it.
     Likely,
     /// It stays for this reason unless more comes to light.
-    Unlikely(Kept),
+    Unlikely(KeepReason),
 }
 
 pub fn prospect(file: &ListedFile, evidence: &Evidence<'_>) -> Result<Prospect> {
     let is_old = evidence.rules.modified_ms(file).is_some_and(|ms| evidence.rules.may_go(ms));
-    Ok(match Placed::of(file, evidence)?.judge_by_name() {
+    Ok(match PlacedFile::of(file, evidence)?.judge_by_name() {
         Ok(_) if is_old => Prospect::Likely,
-        Ok(_) => Prospect::Stays(Kept::TooYoung),
+        Ok(_) => Prospect::Stays(KeepReason::TooYoung),
         Err(kept) if is_old && kept.awaits_proof() => Prospect::Unlikely(kept),
         Err(kept) => Prospect::Stays(kept),
     })
 }
 
 /// Judges a file that no retained metadata refers to, once everything was searched: why it may go, or why it stays.
-pub fn judge(file: &ListedFile, evidence: &Evidence<'_>, contents: &OrphanContents) -> Result<Result<Garbage, Kept>> {
-    let placed = Placed::of(file, evidence)?;
+pub fn judge(
+    file: &ListedFile,
+    evidence: &Evidence<'_>,
+    contents: &OrphanContents,
+) -> Result<Result<Garbage, KeepReason>> {
+    let placed = PlacedFile::of(file, evidence)?;
     let dated = contents.last_updated_ms.get(placed.subject.as_ref());
     let judged = match (placed.judge_by_name(), dated) {
-        (Err(Kept::MetadataVersionUnknown), Some(updated_ms)) => {
+        (Err(KeepReason::MetadataVersionUnknown), Some(updated_ms)) => {
             evidence.names.dated_metadata_file(*updated_ms).and_then(|garbage| placed.weigh(garbage))
         }
         (judged, _) => judged,
     };
     Ok(match judged {
-        Ok(Garbage::Unproven) if !contents.checkpoints_known => Err(Kept::FlinkCheckpointUnreadable),
+        Ok(Garbage::Unproven) if !contents.checkpoints_known => Err(KeepReason::FlinkCheckpointUnreadable),
         judged => judged,
     })
 }
 
 /// A file, and what its path says of it.
-struct Placed<'a> {
+struct PlacedFile<'a> {
     file: &'a ListedFile,
     evidence: &'a Evidence<'a>,
     /// The path by which it is judged: a checksum's is that of the file it belongs to.
@@ -314,7 +317,7 @@ struct Placed<'a> {
     in_hidden_directory: bool,
 }
 
-impl<'a> Placed<'a> {
+impl<'a> PlacedFile<'a> {
     fn of(file: &'a ListedFile, evidence: &'a Evidence<'a>) -> Result<Self> {
         let subject = checksum_subject(&file.path).map_or(Cow::Borrowed(file.path.as_str()), Cow::Owned);
         let path = CanonicalPath::parse(&subject)?;
@@ -330,34 +333,34 @@ impl<'a> Placed<'a> {
         })
     }
 
-    fn judge_by_name(&self) -> Result<Garbage, Kept> {
+    fn judge_by_name(&self) -> Result<Garbage, KeepReason> {
         if self.file.path.ends_with('/') {
-            return Err(Kept::DirectoryMarker);
+            return Err(KeepReason::DirectoryMarker);
         }
         self.weigh(self.garbage()?)
     }
 
     /// Which kind of garbage the file is, whatever its age, or why it goes at no age.
-    fn garbage(&self) -> Result<Garbage, Kept> {
+    fn garbage(&self) -> Result<Garbage, KeepReason> {
         let Evidence { rules, names, progress, once_referenced, is_active, .. } = self.evidence;
         let (path, name) = (self.subject.as_ref(), file_name(&self.subject));
         if name == "version-hint.text" {
-            return Err(Kept::VersionHint);
+            return Err(KeepReason::VersionHint);
         }
         if names.is_flink_checkpoint(path) {
-            return Err(Kept::FlinkCheckpoint);
+            return Err(KeepReason::FlinkCheckpoint);
         }
         let once_referenced = once_referenced.iter().any(|files| files.contains_fingerprint(self.key));
         if file_names::is_metadata_file(name) {
             return match names.metadata_file(name) {
-                Err(Kept::MetadataVersionUnknown) if once_referenced => Ok(Garbage::OnceReferenced),
+                Err(KeepReason::MetadataVersionUnknown) if once_referenced => Ok(Garbage::OnceReferenced),
                 judged => judged,
             };
         }
         if let Some(run) = RunId::from_file_name(path) {
             let over = run.started_ms().saturating_add(rules.run_timeout_ms) < rules.now_ms;
             if !over || is_active(run) {
-                return Err(Kept::ActiveRun);
+                return Err(KeepReason::ActiveRun);
             }
             if RunId::may_be_for(path, names.table) {
                 return Ok(Garbage::RunOver);
@@ -373,9 +376,9 @@ impl<'a> Placed<'a> {
     }
 
     /// Whether garbage of this kind goes, by the file's age and place.
-    fn weigh(&self, garbage: Garbage) -> Result<Garbage, Kept> {
+    fn weigh(&self, garbage: Garbage) -> Result<Garbage, KeepReason> {
         let Evidence { rules, names, .. } = self.evidence;
-        let modified_ms = rules.modified_ms(self.file).ok_or(Kept::UnknownAge)?;
+        let modified_ms = rules.modified_ms(self.file).ok_or(KeepReason::UnknownAge)?;
         let old = rules.older(modified_ms, rules.unproven_min_age_ms);
         let name = file_name(&self.subject);
         match garbage {
@@ -383,30 +386,30 @@ impl<'a> Placed<'a> {
             Garbage::RunOver | Garbage::WriterCommittedPast | Garbage::FellOutOfMetadataLog
                 if self.in_hidden_directory =>
             {
-                Err(Kept::Hidden)
+                Err(KeepReason::Hidden)
             }
-            Garbage::RunOver if !file_names::is_of_a_run(name) => Err(Kept::Foreign),
+            Garbage::RunOver if !file_names::is_of_a_run(name) => Err(KeepReason::Foreign),
             // Runs of earlier versions did not say which table they worked on. External directories that another known table has are
             // not even listed, and all of them are asked; against one that is not known stand the path's form and the long age.
             Garbage::RunOver if self.is_external && names.is_path_of_a_run(&self.subject) => {
                 if old {
                     Ok(garbage)
                 } else {
-                    Err(Kept::Unproven)
+                    Err(KeepReason::Unproven)
                 }
             }
-            Garbage::Unproven | Garbage::RunOver if self.is_external => Err(Kept::ExternalDirectory),
-            Garbage::Unproven if self.is_hidden => Err(Kept::Hidden),
-            Garbage::Unproven if !file_names::is_of_a_table(name) => Err(Kept::Foreign),
+            Garbage::Unproven | Garbage::RunOver if self.is_external => Err(KeepReason::ExternalDirectory),
+            Garbage::Unproven if self.is_hidden => Err(KeepReason::Hidden),
+            Garbage::Unproven if !file_names::is_of_a_table(name) => Err(KeepReason::Foreign),
             Garbage::Unproven => {
                 if old {
                     Ok(garbage)
                 } else {
-                    Err(Kept::Unproven)
+                    Err(KeepReason::Unproven)
                 }
             }
             _ if rules.older(modified_ms, rules.older_than_ms) => Ok(garbage),
-            _ => Err(Kept::TooYoung),
+            _ => Err(KeepReason::TooYoung),
         }
     }
 }
