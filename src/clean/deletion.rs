@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::other_names::{Likeness, other_name};
+use super::elsewhere::Unneeded;
+use super::expire_snapshots::OnlyExpired;
+use super::other_names::{Likeness, two_names};
 use super::reachable::Reachable;
 use super::report::{FileKind, Tally, note_failure};
 use crate::catalog::TableHandle;
@@ -10,20 +12,45 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::storage::delete_files::{Proof, delete_files};
 use crate::table::LoadedTable;
 use crate::table::path::CanonicalPath;
-use crate::table::references::gc_enabled;
+use crate::table::references::{GC_DISABLED, gc_enabled};
 
 /// Files between two looks at the metadata: what the largest delete request of a store takes.
 const BATCH: usize = 1000;
 
-/// A file to delete.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A file to delete: an orphan, or a file that only expired snapshots reached. Deletion takes nothing else.
+///
+/// Rule: before each batch the metadata is loaded once more, and what it reaches by now, under whatever name, stays.
+#[derive(Debug)]
 pub(super) struct Doomed {
-    pub(super) path: String,
-    pub(super) kind: FileKind,
-    pub(super) bytes: u64,
+    path: String,
+    kind: FileKind,
+    bytes: u64,
 }
 
-/// What became of the files.
+impl Doomed {
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl From<Unneeded> for Doomed {
+    fn from(orphan: Unneeded) -> Self {
+        let (path, bytes) = (orphan.file().path().to_owned(), orphan.file().bytes());
+        Self { kind: FileKind::of_listed(&path), path, bytes }
+    }
+}
+
+impl From<OnlyExpired> for Doomed {
+    fn from(file: OnlyExpired) -> Self {
+        let (path, kind, bytes) = file.into_parts();
+        Self { path, kind, bytes }
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Deleted {
     pub(super) deleted: BTreeMap<FileKind, Tally>,
@@ -33,18 +60,19 @@ pub(super) struct Deleted {
     pub(super) referenced: Tally,
     /// Files that metadata may name by another path.
     pub(super) other_name: Tally,
+    /// Files that stay since they list others of which some are still there: they are the proof about these.
+    pub(super) proof: Tally,
     /// Why the rest was left alone.
     pub(super) stopped: Option<Error>,
 }
 
 impl Deleted {
     /// Whether every file asked for is gone.
-    pub(super) fn is_complete(&self) -> bool {
+    fn is_complete(&self) -> bool {
         self.failed.is_empty() && self.stopped.is_none()
     }
 
-    /// Adds what became of other files.
-    pub(super) fn absorb(&mut self, other: Self) {
+    fn absorb(&mut self, other: Self) {
         for (sum, tallies) in [(&mut self.deleted, other.deleted), (&mut self.failed, other.failed)] {
             for (kind, tally) in tallies {
                 sum.entry(kind).or_default().absorb(tally);
@@ -80,18 +108,35 @@ impl Deleter {
     }
 
     /// Why none of these files may go, if one of them is a file that metadata names by another path.
-    pub(super) async fn other_name(&self, files: &[&Doomed]) -> Result<Option<String>> {
+    pub(super) async fn other_name(&self, files: &[Doomed]) -> Result<Option<String>> {
         let reachable = self.reachable.as_ref().ok_or_else(unread)?;
-        let likenesses = reachable.likenesses(&self.table.store, files).await?;
-        let found = files.iter().zip(likenesses).find(|(_, likeness)| *likeness == Likeness::Surely);
+        let named: Vec<_> = files.iter().map(|file| (file.path.as_str(), file.bytes)).collect();
+        let alike = reachable.likenesses(&self.table.store, &named).await?;
+        let found = named.iter().zip(alike).find(|(_, (likeness, _))| *likeness == Likeness::Surely);
         Ok(match found {
-            Some((file, _)) => Some(two_names(&self.table, &file.path).await),
+            Some(((path, _), _)) => Some(two_names(&self.table, path).await),
             None => None,
         })
     }
 
+    /// Deletes stage by stage, what lists other files after these: unless all that went before is gone, and `may_go` allows it, it
+    /// stays as the proof by which a later run finds the rest.
+    pub(super) async fn delete(&mut self, mut files: Vec<Doomed>, may_go: impl Fn(FileKind) -> bool) -> Deleted {
+        let proofs: Vec<Doomed> = files.extract_if(.., |file| file.kind.is_proof()).collect();
+        let mut sum = self.delete_all(&files.iter().collect::<Vec<_>>()).await;
+        for kind in [FileKind::Manifest, FileKind::ManifestList, FileKind::MetadataFile] {
+            let stage: Vec<&Doomed> = proofs.iter().filter(|file| file.kind == kind).collect();
+            if sum.is_complete() && may_go(kind) {
+                sum.absorb(self.delete_all(&stage).await);
+            } else {
+                stage.iter().for_each(|file| sum.proof.add(file.bytes));
+            }
+        }
+        sum
+    }
+
     /// Deletes files batch by batch. Stops at the first look at the metadata that fails.
-    pub(super) async fn delete(&mut self, files: &[Doomed]) -> Deleted {
+    async fn delete_all(&mut self, files: &[&Doomed]) -> Deleted {
         let mut report = Deleted::default();
         for batch in files.chunks(BATCH) {
             if let Err(error) = self.delete_unreferenced(batch, &mut report).await {
@@ -102,12 +147,12 @@ impl Deleter {
         report
     }
 
-    async fn delete_unreferenced(&mut self, batch: &[Doomed], report: &mut Deleted) -> Result<()> {
+    async fn delete_unreferenced(&mut self, batch: &[&Doomed], report: &mut Deleted) -> Result<()> {
         self.look_again().await?;
         let reachable = self.reachable.as_ref().ok_or_else(unread)?;
         let mut doomed: HashMap<&str, &Doomed> = HashMap::with_capacity(batch.len());
-        let all: Vec<&Doomed> = batch.iter().collect();
-        for (file, likeness) in batch.iter().zip(reachable.likenesses(&self.table.store, &all).await?) {
+        let named: Vec<_> = batch.iter().map(|file| (file.path.as_str(), file.bytes)).collect();
+        for (file, (likeness, _)) in batch.iter().zip(reachable.likenesses(&self.table.store, &named).await?) {
             if reachable.contains(&file.path)? {
                 report.referenced.add(file.bytes);
                 continue;
@@ -147,16 +192,6 @@ fn unread() -> Error {
     Error::internal("deletion went on after the table could not be read")
 }
 
-/// Says which file has which two names.
-pub(super) async fn two_names(table: &TableHandle, path: &str) -> String {
-    let other = other_name(table, path).await;
-    let other = other.as_deref().unwrap_or("another path");
-    format!(
-        "nothing refers to {path}, but metadata names the same file, or a copy of it, as {other}: if a link, a mount or an alias leads from \
-         one to the other, rewrite the metadata to one of them (rewrite_table_path, or copy the table); if it is a copy, move it away"
-    )
-}
-
 /// The checksum that Hadoop's local file system may have put beside a local file, worthless without it.
 fn local_checksum(path: &str) -> Option<String> {
     let is_local = CanonicalPath::parse(path).is_ok_and(|p| p.scheme() == "file");
@@ -169,10 +204,7 @@ pub(super) fn require_deletable(loaded: &LoadedTable) -> Result<()> {
     if gc_enabled(loaded) {
         return Ok(());
     }
-    Err(Error::new(
-        ErrorKind::Conflict,
-        "the table's property gc.enabled = false forbids deleting its files: they may belong to others",
-    ))
+    Err(Error::new(ErrorKind::Conflict, GC_DISABLED))
 }
 
 /// The table with fresh metadata. An error if it is another table by now, or its files must not be deleted.

@@ -10,15 +10,17 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::other_names::Likeness;
+use super::judged::JudgedGarbage;
+use super::other_names::{Likeness, NoOtherName};
 use super::reachable::{Reachable, key_of};
-use super::report::Refused;
+use super::report::{OrphanReport, Refused};
 use crate::error::Result;
+use crate::plan::remove_orphan_files::KeepReason;
 use crate::storage::StoreRef;
 use crate::table::FileIdentity;
 use crate::table::LoadedTable;
 use crate::table::file_names::checksum_subject;
-use crate::table::path::{CanonicalPath, is_local};
+use crate::table::path::CanonicalPath;
 use crate::table::path_set::Fingerprint;
 use crate::table::references::{metadata_files, own_directories, statistics_files};
 
@@ -26,12 +28,12 @@ use crate::table::references::{metadata_files, own_directories, statistics_files
 #[async_trait]
 pub trait Elsewhere: Sync {
     /// Which of the suspects another table needs. Every other table is looked at after the call.
-    async fn referenced(&self, suspects: Suspects) -> Answer;
+    async fn referenced(&self, suspects: Suspects) -> NeighbourAnswer;
 }
 
 /// What is known of the suspects of one table.
 #[derive(Debug)]
-pub struct Answer {
+pub struct NeighbourAnswer {
     /// For each suspect, in their order, whether another table needs it.
     pub needed: Vec<bool>,
     /// Why that is not known for sure: then nothing may go.
@@ -46,7 +48,6 @@ pub struct Suspects {
     /// Directories of the table that they lie in.
     directories: Vec<CanonicalPath>,
     paths: Vec<String>,
-    /// Bytes of each.
     sizes: Vec<u64>,
     /// Sorted. The checksum of a local file is needed as long as the file is, so it stands under both names.
     keys: Vec<(Fingerprint, u32)>,
@@ -57,43 +58,39 @@ pub struct Suspects {
 }
 
 impl Suspects {
-    /// These files of a table, with their bytes. [`crate::error::ErrorKind::DataInvalid`] if a path cannot be compared.
-    pub fn new(loaded: &LoadedTable, files: impl IntoIterator<Item = (String, u64)>) -> Result<Self> {
-        let (paths, sizes): (Vec<String>, Vec<u64>) = files.into_iter().unzip();
-        let (mut keys, mut stores) = (Vec::with_capacity(paths.len()), BTreeSet::new());
-        for (index, path) in (0_u32..).zip(&paths) {
-            let canonical = CanonicalPath::parse(path)?;
+    /// These files of a table, with their bytes and, for local ones, what they are: other tables may reach them by links.
+    /// [`crate::error::ErrorKind::DataInvalid`] if a path cannot be compared.
+    pub fn new(
+        loaded: &LoadedTable,
+        files: impl IntoIterator<Item = (String, u64, Option<FileIdentity>)>,
+    ) -> Result<Self> {
+        let (mut paths, mut sizes, mut identities) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut keys, mut stores) = (Vec::new(), BTreeSet::new());
+        for (index, (path, size, identity)) in (0_u32..).zip(files) {
+            let canonical = CanonicalPath::parse(&path)?;
             keys.push((Fingerprint::of_text(key_of(&canonical)), index));
-            if let Some(subject) = checksum_subject(path) {
+            if let Some(subject) = checksum_subject(&path) {
                 keys.push((Fingerprint::of_text(key_of(&CanonicalPath::parse(&subject)?)), index));
             }
             let store = store_of(&canonical);
             if !stores.contains(&store) {
                 stores.insert(store);
             }
+            identities.extend(identity.map(|identity| (paths.len(), identity)));
+            paths.push(path);
+            sizes.push(size);
         }
         keys.sort_unstable();
         let directories =
             own_directories(loaded)?.iter().map(|path| CanonicalPath::parse(path)).collect::<Result<_>>()?;
-        let (needed, identities) = (vec![false; paths.len()], Vec::new());
+        let needed = vec![false; paths.len()];
         Ok(Self { directories, paths, sizes, keys, needed, identities, stores })
     }
 
-    /// The same, and what the local ones are: other tables may reach them by links.
-    pub async fn identified(mut self, store: &StoreRef) -> Result<Self> {
-        let local: Vec<usize> = (0..self.paths.len()).filter(|at| is_local(&self.paths[*at])).collect();
-        let paths: Vec<String> = local.iter().map(|at| self.paths[*at].clone()).collect();
-        let found = local.into_iter().zip(store.identities(&paths).await?);
-        self.identities = found.filter_map(|(at, identity)| Some((at, identity?))).collect();
-        Ok(self)
-    }
-
-    /// How many there are.
     pub fn len(&self) -> usize {
         self.paths.len()
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty()
     }
@@ -133,7 +130,6 @@ impl Suspects {
         }
     }
 
-    /// Marks one file.
     pub fn spare_file(&mut self, path: &str) -> Result<()> {
         self.spare_key(Fingerprint::of_text(key_of(&CanonicalPath::parse(path)?)));
         Ok(())
@@ -161,9 +157,49 @@ impl Suspects {
     }
 
     /// The answer, once every other table was asked.
-    pub fn into_answer(self, refused: Option<Refused>) -> Answer {
-        Answer { needed: self.needed, refused, turn: None }
+    pub fn into_answer(self, refused: Option<Refused>) -> NeighbourAnswer {
+        NeighbourAnswer { needed: self.needed, refused, turn: None }
     }
+}
+
+/// A file that may go, and that no other table needs.
+///
+/// Rule: every other table within sight is asked, last of all before deletion, and after the file was listed. If it is not known
+/// for sure what one of them needs, nothing goes.
+#[derive(Debug)]
+pub(super) struct Unneeded(NoOtherName);
+
+impl Unneeded {
+    pub(super) fn file(&self) -> &JudgedGarbage {
+        self.0.file()
+    }
+}
+
+/// Those that no other table needs, and the turn to delete them; none, and the report is refused, if that cannot be told.
+pub(super) async fn unneeded_elsewhere(
+    files: Vec<NoOtherName>,
+    elsewhere: &dyn Elsewhere,
+    table: &LoadedTable,
+    report: &mut OrphanReport,
+) -> Result<(Vec<Unneeded>, Option<OwnedSemaphorePermit>)> {
+    if files.is_empty() {
+        return Ok((Vec::new(), None));
+    }
+    let suspects = files.iter().map(|f| (f.file().path().to_owned(), f.file().bytes(), f.identity()));
+    let NeighbourAnswer { needed, refused, turn } = elsewhere.referenced(Suspects::new(table, suspects)?).await;
+    let (mut needed, mut unneeded) = (needed.into_iter(), Vec::new());
+    for file in files {
+        let (needed, judged) = (needed.next().unwrap_or(true), file.file());
+        if needed || refused.is_some() {
+            let why = if needed { KeepReason::ReferencedElsewhere } else { KeepReason::NeighbourUnreadable };
+            report.keep(why, judged.bytes());
+        } else {
+            report.removable.entry(judged.garbage()).or_default().add(judged.bytes());
+            unneeded.push(Unneeded(file));
+        }
+    }
+    report.refused = refused;
+    Ok((unneeded, turn))
 }
 
 /// What a table needs outside of its own directories. It grows with the table: what a table has needed once is spared until the set is made
@@ -172,7 +208,6 @@ impl Suspects {
 pub struct Needs(Reachable);
 
 impl Needs {
-    /// Needs nothing yet.
     pub fn new(loaded: &LoadedTable) -> Result<Self> {
         Ok(Self(Reachable::outside_only(loaded)?))
     }
@@ -188,7 +223,6 @@ impl Needs {
         self.0.scope().directories.iter().map(|(directory, _)| directory).eq(directories)
     }
 
-    /// Entries kept in mind.
     pub fn entries(&self) -> usize {
         self.0.entries()
     }

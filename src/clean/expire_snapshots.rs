@@ -15,14 +15,14 @@ use iceberg::spec::{DataContentType, ManifestFile, SnapshotReference};
 use tracing::Instrument;
 
 use super::clocks::clock_apart;
-use super::deletion::{Deleted, Deleter, Doomed, refresh, require_deletable};
-use super::ownership::{compare_with_neighbours, read_metadata_text};
+use super::deletion::{Deleter, Doomed, refresh, require_deletable};
+use super::ownership::{compare_with_neighbours, read_metadata};
 use super::reachable::{READS, Reachable, entries_of, manifests_of};
 use super::report::{ExpireOutcome, ExpireReport, FileKind, Refused, Tally};
 use crate::catalog::TableHandle;
 use crate::clock::{Clock, Stopwatch};
 use crate::commit::{CommitContext, CommitResult, commit_expire};
-use crate::error::{Context, Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::plan::ExpirePlan;
 use crate::plan::expire_snapshots::rebase;
 use crate::storage::delete_files::Proof;
@@ -80,7 +80,7 @@ async fn expire(
     }
     let prepared = prepare(table, plan).instrument(phase_span!("plan")).await;
     stopwatch.end("plan");
-    let (retained, doomed) = match prepared {
+    let (retained, candidates) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => {
             report.outcome = ExpireOutcome::NotCommitted;
@@ -122,12 +122,12 @@ async fn expire(
         Ok(Ok(_)) => None,
     };
     if let Some((reason, refused)) = shared {
-        report.files_stay = refused.filter(|_| doomed.all().next().is_some());
-        doomed.all().for_each(|file| report.kept.entry(reason).or_default().add(file.bytes));
+        report.files_stay = refused.filter(|_| !candidates.files.is_empty());
+        candidates.files.iter().for_each(|file| report.kept.entry(reason).or_default().add(file.bytes));
         return report;
     }
     match after_commit(table, &base, plan, retained).await {
-        Ok(deleter) => delete(deleter, doomed, &mut report).instrument(phase_span!("delete")).await,
+        Ok(deleter) => delete(deleter, candidates, &mut report).instrument(phase_span!("delete")).await,
         Err(error) => report.error = Some(error.context("read the table after its expiry (no file was deleted)")),
     }
     stopwatch.end("delete");
@@ -176,8 +176,7 @@ async fn require_no_ref_lost(table: &TableHandle, base: &str, plan: &ExpirePlan)
     }
     let expired: HashSet<i64> = plan.remove_snapshots.iter().copied().collect();
     for file in metadata_files(&table.loaded)?.into_iter().skip(1).take_while(|file| *file != base).take(LOG_ENTRIES) {
-        let text = read_metadata_text(table.store.as_ref(), file).await?;
-        let before: Before = serde_json::from_slice(&text).context(|| format!("parse {file}"))?;
+        let before: Before = read_metadata(table.store.as_ref(), file).await?;
         let lost =
             before.refs.iter().find(|(name, r)| expired.contains(&r.snapshot_id) && !plan.remove_refs.contains(name));
         if let Some((name, reference)) = lost {
@@ -194,13 +193,31 @@ async fn require_no_ref_lost(table: &TableHandle, base: &str, plan: &ExpirePlan)
     Ok(())
 }
 
+/// A file that only expiring snapshots reach. It is doomed once they have expired.
+#[derive(Debug)]
+pub(super) struct OnlyExpiring {
+    path: String,
+    kind: FileKind,
+    bytes: u64,
+}
+
+/// The same after the expiry was confirmed, and the metadata loaded anew shows that no ref was lost by it: the [`Deleter`] knows
+/// what that metadata reaches.
+#[derive(Debug)]
+pub(super) struct OnlyExpired(OnlyExpiring);
+
+impl OnlyExpired {
+    pub(super) fn into_parts(self) -> (String, FileKind, u64) {
+        (self.0.path, self.0.kind, self.0.bytes)
+    }
+}
+
 /// Files that only expiring snapshots reach.
 #[derive(Debug, Default)]
 struct Candidates {
-    content: Vec<Doomed>,
-    manifests: Vec<Doomed>,
-    lists: Vec<Doomed>,
-    statistics: Vec<Doomed>,
+    files: Vec<OnlyExpiring>,
+    /// How many of them are content files.
+    content_files: usize,
     /// Files outside of the table's directories.
     outside: Tally,
     /// Lists and manifests of expiring snapshots that are gone or broken, or were left for a later run.
@@ -223,7 +240,7 @@ async fn prepare(table: &TableHandle, plan: &ExpirePlan) -> Result<(Reachable, C
             && candidates.is_own(&retained, &statistics.path, statistics.size_bytes)?
         {
             let (path, bytes) = (statistics.path, statistics.size_bytes);
-            candidates.statistics.push(Doomed { path, kind: FileKind::StatisticsFile, bytes });
+            candidates.files.push(OnlyExpiring { path, kind: FileKind::StatisticsFile, bytes });
         }
     }
     Ok((retained, candidates))
@@ -233,30 +250,15 @@ async fn prepare(table: &TableHandle, plan: &ExpirePlan) -> Result<(Reachable, C
 /// Anything else, such as a store that does not answer, stops the action before it has changed anything.
 fn tolerate<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
-        Ok(value) => Ok(Some(value)),
-        Err(error) => match error.kind() {
-            ErrorKind::NotFound | ErrorKind::DataInvalid | ErrorKind::Unsupported => {
-                tracing::debug!(%error, "metadata of an expiring snapshot cannot be read");
-                Ok(None)
-            }
-            ErrorKind::Config
-            | ErrorKind::Unavailable
-            | ErrorKind::Forbidden
-            | ErrorKind::Conflict
-            | ErrorKind::CommitUnknown
-            | ErrorKind::OutOfMemory
-            | ErrorKind::Cancelled
-            | ErrorKind::Internal => Err(error),
-        },
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DataInvalid | ErrorKind::Unsupported) => {
+            tracing::debug!(%error, "metadata of an expiring snapshot cannot be read");
+            Ok(None)
+        }
+        read => read.map(Some),
     }
 }
 
 impl Candidates {
-    /// Those that may go.
-    fn all(&self) -> impl Iterator<Item = &Doomed> {
-        [&self.content, &self.statistics, &self.manifests, &self.lists].into_iter().flatten()
-    }
-
     /// Whether a file lies in the table's directories; if not, it is counted.
     fn is_own(&mut self, retained: &Reachable, path: &str, bytes: u64) -> Result<bool> {
         let own = retained.scope().directory(&CanonicalPath::parse(path)?).is_some();
@@ -291,7 +293,7 @@ impl Candidates {
                 && lists.insert(list)?
                 && self.is_own(retained, list, bytes)?
             {
-                self.lists.push(Doomed { path: list.to_owned(), kind: FileKind::ManifestList, bytes });
+                self.files.push(OnlyExpiring { path: list.to_owned(), kind: FileKind::ManifestList, bytes });
             }
             for manifest in found {
                 if !retained.has_manifest(&manifest.manifest_path)? && seen.insert(&manifest.manifest_path)? {
@@ -312,7 +314,7 @@ impl Candidates {
         let mut seen = PathSet::default();
         let mut read = stream::iter(manifests).map(|m| entries_of(table.store.clone(), m)).buffer_unordered(READS);
         while let Some(result) = read.next().await {
-            let room = CONTENT_FILES_PER_RUN.saturating_sub(self.content.len());
+            let room = CONTENT_FILES_PER_RUN.saturating_sub(self.content_files);
             let followed = tolerate(result)?.filter(|(_, entries)| entries.len() <= room);
             let Some((manifest, entries)) = followed else {
                 self.not_followed.add(0);
@@ -326,12 +328,13 @@ impl Candidates {
                         DataContentType::PositionDeletes => FileKind::PositionDeleteFile,
                         DataContentType::EqualityDeletes => FileKind::EqualityDeleteFile,
                     };
-                    self.content.push(Doomed { path: path.to_string(), kind, bytes });
+                    self.files.push(OnlyExpiring { path: path.to_string(), kind, bytes });
+                    self.content_files += 1;
                 }
             }
             let (path, bytes) = (manifest.manifest_path, u64::try_from(manifest.manifest_length).unwrap_or(0));
             if self.is_own(retained, &path, bytes)? {
-                self.manifests.push(Doomed { path, kind: FileKind::Manifest, bytes });
+                self.files.push(OnlyExpiring { path, kind: FileKind::Manifest, bytes });
             }
         }
         Ok(())
@@ -346,19 +349,15 @@ async fn after_commit(table: &TableHandle, base: &str, plan: &ExpirePlan, retain
     Ok(Deleter::new(fresh, retained, Proof::Expired))
 }
 
-fn keep(kept: &mut BTreeMap<&'static str, Tally>, reason: &'static str, files: &[Doomed]) {
-    for file in files {
-        kept.entry(reason).or_default().add(file.bytes);
-    }
-}
-
-/// Content first, then manifests, then lists: a stage that is not complete keeps the ones that prove it.
+/// Content first, then manifests, then lists; lists stay if one of their manifests could not be followed.
 async fn delete(mut deleter: Deleter, candidates: Candidates, report: &mut ExpireReport) {
-    match deleter.other_name(&candidates.all().collect::<Vec<_>>()).await {
+    let Candidates { files, outside, not_followed, .. } = candidates;
+    let files: Vec<Doomed> = files.into_iter().map(|file| OnlyExpired(file).into()).collect();
+    match deleter.other_name(&files).await {
         Ok(None) => {}
         Ok(Some(why)) => {
             tracing::warn!(%why, "files of expired snapshots stay");
-            candidates.all().for_each(|file| report.kept.entry("other-name").or_default().add(file.bytes));
+            files.iter().for_each(|file| report.kept.entry("other-name").or_default().add(file.bytes()));
             report.files_stay = Some(Refused::new("other_name", why));
             return;
         }
@@ -367,27 +366,15 @@ async fn delete(mut deleter: Deleter, candidates: Candidates, report: &mut Expir
             return;
         }
     }
-    let mut sum: Deleted = deleter.delete(&candidates.content).await;
-    if sum.stopped.is_none() {
-        sum.absorb(deleter.delete(&candidates.statistics).await);
-    }
-    if sum.is_complete() {
-        sum.absorb(deleter.delete(&candidates.manifests).await);
-    } else {
-        keep(&mut report.kept, "content-not-deleted", &candidates.manifests);
-    }
-    if sum.is_complete() && candidates.not_followed == Tally::default() {
-        sum.absorb(deleter.delete(&candidates.lists).await);
-    } else {
-        keep(&mut report.kept, "content-not-deleted", &candidates.lists);
-    }
-    let others = [
-        ("outside-table", candidates.outside),
-        ("not-followed", candidates.not_followed),
+    let sum = deleter.delete(files, |kind| kind != FileKind::ManifestList || not_followed.files == 0).await;
+    let kept = [
+        ("content-not-deleted", sum.proof),
+        ("outside-table", outside),
+        ("not-followed", not_followed),
         ("referenced-again", sum.referenced),
         ("other-name", sum.other_name),
     ];
-    report.kept.extend(others.into_iter().filter(|(_, tally)| tally.files > 0));
+    report.kept.extend(kept.into_iter().filter(|(_, tally)| tally.files > 0));
     report.deleted = sum.deleted;
     report.failed = sum.failed;
     report.failures = sum.failures;

@@ -1,21 +1,23 @@
 //! The table's directories, listed and compared with what is reachable, in bounded memory: only files that nothing
 //! refers to are kept in mind, and of those only a limited number.
 
-use std::collections::{BTreeMap, BinaryHeap, HashSet};
+use std::collections::{BinaryHeap, HashSet};
 use std::hash::BuildHasher;
 
 use foldhash::quality::FixedState;
 use futures::TryStreamExt;
 
+use super::judged::Searched;
 use super::ownership::shared;
 use super::reachable::Reachable;
-use super::report::{FileKind, Refused, Tally};
+use super::referenced::Unreferenced;
+use super::report::{FileKind, OrphanError, OrphanReport, Refused};
 use crate::error::{Context, Result};
-use crate::plan::remove_orphan_files::{Evidence, Kept, NamesInUse, OrphanRules, Verdict, judge};
+use crate::plan::remove_orphan_files::{Evidence, KeepReason, Prospect, prospect};
 use crate::run_id::RunId;
 use crate::storage::StoreRef;
 use crate::table::ListedFile;
-use crate::table::file_names::{WriterProgress, file_name, is_metadata_file};
+use crate::table::file_names::{file_name, is_metadata_file};
 use crate::table::path::CanonicalPath;
 use crate::table::path_set::PathSet;
 
@@ -28,36 +30,8 @@ pub(super) const LOOKED_INTO_MAX: usize = 10_000;
 pub(super) struct Choice {
     max: usize,
     seed: FixedState,
-    chosen: BinaryHeap<Chosen>,
-}
-
-/// A file with its rank: the largest leaves first.
-#[derive(Debug)]
-struct Chosen {
-    rank: (bool, u64),
-    file: ListedFile,
-    /// What is said of the file if it is left out.
-    otherwise: Kept,
-}
-
-impl PartialEq for Chosen {
-    fn eq(&self, other: &Self) -> bool {
-        self.rank == other.rank
-    }
-}
-
-impl Eq for Chosen {}
-
-impl PartialOrd for Chosen {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Chosen {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.rank.cmp(&other.rank)
-    }
+    /// Each with its rank, of which the largest leaves first, and with what is said of it then.
+    chosen: BinaryHeap<((bool, u64), ListedFile, KeepReason)>,
 }
 
 impl Choice {
@@ -68,37 +42,44 @@ impl Choice {
 
     /// Takes a file in; returns the one that is left out for it, if there is no room for both. `unlikely`: why the file will
     /// stay unless more comes to light.
-    pub(super) fn push(&mut self, file: ListedFile, unlikely: Option<Kept>) -> Option<(Kept, ListedFile)> {
+    pub(super) fn push(&mut self, file: ListedFile, unlikely: Option<KeepReason>) -> Option<(KeepReason, ListedFile)> {
         let rank = (unlikely.is_some(), self.seed.hash_one(&file.path));
-        self.chosen.push(Chosen { rank, file, otherwise: unlikely.unwrap_or(Kept::RunLimit) });
-        let left_out = (self.chosen.len() > self.max).then(|| self.chosen.pop()).flatten()?;
-        Some((left_out.otherwise, left_out.file))
+        self.chosen.push((rank, file, unlikely.unwrap_or(KeepReason::RunLimit)));
+        let (_, file, kept) = (self.chosen.len() > self.max).then(|| self.chosen.pop()).flatten()?;
+        Some((kept, file))
     }
 
     /// The files, by path.
     pub(super) fn into_files(self) -> Vec<ListedFile> {
-        let mut files: Vec<ListedFile> = self.chosen.into_iter().map(|chosen| chosen.file).collect();
-        files.sort_by(|a, b| a.path.cmp(&b.path));
+        let mut files: Vec<ListedFile> = self.chosen.into_iter().map(|(_, file, _)| file).collect();
+        files.sort_unstable();
         files
     }
 }
 
-/// What is chosen while a listing goes on.
 struct Choices {
     candidates: Choice,
     metadata_files: Choice,
     lists: Choice,
 }
 
-/// What a listing found.
+/// A file in the table's directories to which nothing referred when it was listed, old enough to go by some rule.
+///
+/// Rule: what lies outside of these directories, and what is reachable already, is never considered. This alone proves nothing:
+/// between the first reading of metadata and the listing a writer may have committed the file.
+#[derive(Debug)]
+pub(super) struct ListedCandidate(ListedFile);
+
+impl ListedCandidate {
+    pub(super) fn file(&self) -> &ListedFile {
+        &self.0
+    }
+}
+
 #[derive(Debug, Default)]
-pub(super) struct Listing {
-    pub(super) listed: Tally,
-    pub(super) referenced: Tally,
-    /// Unreferenced files that are old enough to go by some rule and may go if what is found out allows.
-    pub(super) candidates: Vec<ListedFile>,
-    /// Unreferenced files that stay, whatever else is found out.
-    pub(super) kept: BTreeMap<Kept, Tally>,
+pub(super) struct OrphanListing {
+    /// Files that may go if what is found out allows.
+    pub(super) candidates: Vec<ListedCandidate>,
     /// Unreferenced metadata files of any age.
     pub(super) metadata_files: Vec<ListedFile>,
     /// There were more of them than could be looked into.
@@ -117,76 +98,88 @@ pub(super) struct Listing {
     pub(super) checkpoints_overflow: bool,
 }
 
-/// What a listing is compared with.
+impl OrphanListing {
+    /// With more unreferenced metadata files than could be looked into, some may belong to another table. Those that were
+    /// looked into are this table's for sure, so they go first, and nothing else does in this run.
+    pub(super) fn leave_for_later(&mut self, report: &mut OrphanReport) {
+        if !self.metadata_backlog {
+            return;
+        }
+        let checked: HashSet<&str> = self.metadata_files.iter().map(|f| f.path.as_str()).collect();
+        let later = self.candidates.extract_if(.., |listed| !checked.contains(listed.0.path.as_str()));
+        later.for_each(|listed| report.keep(KeepReason::RunLimit, listed.0.size));
+    }
+}
+
 pub(super) struct Comparison<'a> {
     pub(super) reachable: &'a Reachable,
-    pub(super) names: &'a NamesInUse,
-    pub(super) rules: &'a OrphanRules,
-    pub(super) is_active: &'a (dyn Fn(RunId) -> bool + Sync),
+    /// What is known before the listing ends.
+    pub(super) evidence: Evidence<'a>,
+    /// Directories that are not listed, by their place in the scope.
+    pub(super) left_out: &'a HashSet<usize>,
     /// Candidates kept in mind at most.
     pub(super) candidates_max: usize,
 }
 
 impl Comparison<'_> {
-    /// Lists all directories of the table but those left out, and compares each file.
-    pub(super) async fn list(&self, store: &StoreRef, left_out: &HashSet<usize>) -> Result<Result<Listing, Refused>> {
-        let mut listing = Listing::default();
-        let seed = self.rules.now_ms;
+    /// Lists the table's directories and compares each file. Files that stay whatever else is found out are only counted.
+    pub(super) async fn list(&self, store: &StoreRef, report: &mut OrphanReport) -> Result<OrphanListing, OrphanError> {
+        let mut listing = OrphanListing::default();
+        let seed = self.evidence.rules.now_ms;
         let mut choices = Choices {
             candidates: Choice::new(self.candidates_max, seed),
             metadata_files: Choice::new(LOOKED_INTO_MAX, seed),
             lists: Choice::new(LOOKED_INTO_MAX, seed),
         };
-        let progress = self.reachable.progress();
-        let references = self.reachable.references_inside();
-        for (index, (directory, _)) in self.reachable.scope().directories.iter().enumerate() {
-            if left_out.contains(&index) {
-                continue;
-            }
-            let seen_before = listing.referenced.files;
+        for (index, directory) in self.directories() {
+            let seen_before = report.referenced.files;
             let mut files = store.list(directory);
             while let Some(file) = files.try_next().await? {
-                if let Some(refused) = self.take(&mut listing, &mut choices, &progress, index, file)? {
-                    return Ok(Err(refused));
-                }
+                self.take(&mut listing, &mut choices, report, index, file)?;
             }
-            let expected = references.get(&index).copied().unwrap_or(0);
-            if expected > 0 && listing.referenced.files == seen_before {
+            let expected = self.reachable.references_inside(index);
+            if expected > 0 && report.referenced.files == seen_before {
                 let detail = format!(
                     "{expected} files in {directory} are referenced but the listing shows none of them: \
                      check the store's endpoint and bucket, and the spelling of the table's location"
                 );
-                return Ok(Err(Refused::new("listing_mismatch", detail)));
+                return Err(Refused::new("listing_mismatch", detail).into());
             }
         }
-        listing.candidates = choices.candidates.into_files();
+        listing.candidates = choices.candidates.into_files().into_iter().map(ListedCandidate).collect();
         listing.metadata_files = choices.metadata_files.into_files();
         listing.lists = choices.lists.into_files();
-        Ok(Ok(listing))
+        Ok(listing)
+    }
+
+    fn directories(&self) -> impl Iterator<Item = (usize, &str)> {
+        let all =
+            self.reachable.scope().directories.iter().enumerate().map(|(index, (path, _))| (index, path.as_str()));
+        all.filter(|(index, _)| !self.left_out.contains(index))
     }
 
     fn take(
         &self,
-        listing: &mut Listing,
+        listing: &mut OrphanListing,
         choices: &mut Choices,
-        progress: &WriterProgress,
+        report: &mut OrphanReport,
         directory: usize,
         file: ListedFile,
-    ) -> Result<Option<Refused>> {
+    ) -> Result<(), OrphanError> {
         let canonical = CanonicalPath::parse(&file.path).context(|| "compare a listed file")?;
         match self.reachable.scope().directory(&canonical) {
             // Directories may be nested; each file counts once.
-            Some(home) if home != directory => return Ok(None),
+            Some(home) if home != directory => return Ok(()),
             Some(_) => {}
             None => {
-                listing.kept.entry(Kept::OutsideTable).or_default().add(file.size);
-                return Ok(None);
+                report.keep(KeepReason::OutsideTable, file.size);
+                return Ok(());
             }
         }
-        listing.listed.add(file.size);
+        report.listed.add(file.size);
         if self.reachable.contains(&file.path)? {
-            listing.referenced.add(file.size);
-            return Ok(None);
+            report.referenced.add(file.size);
+            return Ok(());
         }
         if self.reachable.has_alias(&canonical) {
             let detail = format!(
@@ -194,50 +187,46 @@ impl Comparison<'_> {
                  one place, rewrite the metadata to one of them",
                 file.path
             );
-            return Ok(Some(Refused::new("prefix_mismatch", detail)));
+            return Err(Refused::new("prefix_mismatch", detail).into());
         }
         if let Some(format) = self.foreign_format(&canonical, directory) {
             let detail = format!(
                 "{} belongs to a {format} table at the same place: its files look like garbage here",
                 file.path
             );
-            return Ok(Some(shared(detail)));
+            return Err(shared(detail).into());
         }
         self.note(listing, choices, &file, self.reachable.scope().hides(&canonical));
-        let modified_ms = file.last_modified_ms.filter(|ms| *ms > 0 && *ms <= self.rules.now_ms);
-        let is_old = modified_ms.is_some_and(|ms| self.rules.may_go(ms));
-        let unlikely = match self.judge_early(&file, progress)? {
-            Verdict::Remove(_) if is_old => None,
-            Verdict::Remove(_) => return Ok(listing.keep(Kept::TooYoung, &file)),
-            Verdict::Keep(kept) if is_old && kept.awaits_proof() => Some(kept),
-            Verdict::Keep(kept) => return Ok(listing.keep(kept, &file)),
+        let unlikely = match prospect(&file, &self.evidence)? {
+            Prospect::Likely => None,
+            Prospect::Unlikely(kept) => Some(kept),
+            Prospect::Stays(kept) => {
+                report.keep(kept, file.size);
+                return Ok(());
+            }
         };
         if let Some((kept, left_out)) = choices.candidates.push(file, unlikely) {
-            listing.likely_left_out |= kept == Kept::RunLimit;
-            listing.unlikely_left_out |= kept != Kept::RunLimit;
-            listing.keep(kept, &left_out);
+            listing.likely_left_out |= kept == KeepReason::RunLimit;
+            listing.unlikely_left_out |= kept != KeepReason::RunLimit;
+            report.keep(kept, left_out.size);
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Lists once more, for the files that there was no room for and that are garbage by what has been found out since.
     pub(super) async fn list_proven(
         &self,
         store: &StoreRef,
-        left_out: &HashSet<usize>,
-        evidence: &Evidence<'_>,
-        candidates: &[ListedFile],
-        kept: &mut BTreeMap<Kept, Tally>,
-    ) -> Result<Vec<ListedFile>> {
-        let (mut known, progress) = (PathSet::default(), self.reachable.progress());
-        for file in candidates {
-            known.insert(&file.path)?;
+        searched: &Searched<'_>,
+        candidates: &[Unreferenced],
+        report: &mut OrphanReport,
+    ) -> Result<Vec<ListedCandidate>> {
+        let mut known = PathSet::default();
+        for candidate in candidates {
+            known.insert(&candidate.file().path)?;
         }
         let mut proven = Vec::new();
-        for (index, (directory, _)) in self.reachable.scope().directories.iter().enumerate() {
-            if left_out.contains(&index) {
-                continue;
-            }
+        for (index, directory) in self.directories() {
             let mut files = store.list(directory);
             while let Some(file) = files.try_next().await? {
                 if proven.len() >= self.candidates_max {
@@ -251,10 +240,10 @@ impl Comparison<'_> {
                 if is_metadata_file(file_name(&file.path)) {
                     continue;
                 }
-                let Verdict::Keep(before) = self.judge_early(&file, &progress)? else { continue };
-                if before.awaits_proof() && matches!(judge(&file, self.rules, evidence)?, Verdict::Remove(_)) {
-                    kept.entry(before).or_default().take_out(file.size);
-                    proven.push(file);
+                let Prospect::Unlikely(before) = prospect(&file, &self.evidence)? else { continue };
+                if searched.judge(&file)?.is_ok() {
+                    report.kept.entry(before).or_default().take_out(file.size);
+                    proven.push(ListedCandidate(file));
                 }
             }
         }
@@ -278,54 +267,22 @@ impl Comparison<'_> {
     }
 
     /// Sets files aside that must be looked into, whatever their age.
-    fn note(&self, listing: &mut Listing, choices: &mut Choices, file: &ListedFile, hidden: bool) {
-        if file.last_modified_ms.is_some_and(|ms| self.rules.wrote_lately(ms)) {
+    fn note(&self, listing: &mut OrphanListing, choices: &mut Choices, file: &ListedFile, hidden: bool) {
+        if file.last_modified_ms.is_some_and(|ms| self.evidence.rules.wrote_lately(ms)) {
             listing.writing.extend(RunId::from_file_name(&file.path));
         }
         if is_metadata_file(file_name(&file.path)) {
             // Where people keep copies nothing goes by its name, whatever table it belongs to.
             listing.metadata_backlog |= !hidden && choices.metadata_files.push(file.clone(), None).is_some();
-        } else if self.names.is_flink_checkpoint(&file.path) {
+        } else if self.evidence.names.is_flink_checkpoint(&file.path) {
             if file.path.ends_with(".avro") {
-                listing.checkpoints_overflow |= !push_limited(&mut listing.checkpoints, file.clone());
+                listing.checkpoints_overflow |= listing.checkpoints.len() >= LOOKED_INTO_MAX;
+                listing.checkpoints.extend((!listing.checkpoints_overflow).then(|| file.clone()));
             }
         } else if FileKind::of_listed(&file.path) == FileKind::ManifestList
-            && file.last_modified_ms.is_some_and(|ms| self.rules.may_go(ms))
+            && file.last_modified_ms.is_some_and(|ms| self.evidence.rules.may_go(ms))
         {
             choices.lists.push(file.clone(), None);
         }
     }
-
-    /// What becomes of a file by what is known before the listing ends.
-    fn judge_early(&self, file: &ListedFile, progress: &WriterProgress) -> Result<Verdict> {
-        let scope = self.reachable.scope();
-        let evidence = Evidence {
-            names: self.names,
-            progress,
-            once_referenced: &|path| self.reachable.has_left(path),
-            is_active: self.is_active,
-            hidden: &|path| Ok(scope.hides(&CanonicalPath::parse(path)?)),
-            in_location: &|path| Ok(scope.directory(&CanonicalPath::parse(path)?) == Some(0)),
-            last_updated_ms: &|_| None,
-            checkpoints_known: true,
-        };
-        judge(file, self.rules, &evidence)
-    }
-}
-
-impl Listing {
-    /// Counts a file that stays. Nothing about it speaks against the rest.
-    fn keep(&mut self, kept: Kept, file: &ListedFile) -> Option<Refused> {
-        self.kept.entry(kept).or_default().add(file.size);
-        None
-    }
-}
-
-/// Whether there was room.
-fn push_limited<T>(items: &mut Vec<T>, item: T) -> bool {
-    let room = items.len() < LOOKED_INTO_MAX;
-    if room {
-        items.push(item);
-    }
-    room
 }

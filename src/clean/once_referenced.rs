@@ -6,15 +6,15 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use futures::{StreamExt, stream};
+use iceberg::spec::MetadataLog;
 use serde::Deserialize;
 use uuid::Uuid;
 
-use super::ownership::read_metadata_text;
+use super::ownership::read_metadata;
 use super::reachable::{READS, Reachable, entries_of};
 use crate::catalog::TableHandle;
 use crate::error::Result;
 use crate::meta::read_manifest_list_at;
-use crate::storage::Store;
 use crate::table::ListedFile;
 use crate::table::file_names::WriterProgress;
 use crate::table::path_set::{Fingerprint, PathSet};
@@ -23,7 +23,6 @@ use crate::table::references::CLOCK_SKEW_LIMIT_MS;
 /// Old metadata files read by one run at most.
 const METADATA_FILES_MAX: usize = 200;
 
-/// What is read of an old metadata file.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct OldMetadata {
@@ -31,7 +30,7 @@ struct OldMetadata {
     #[serde(default)]
     snapshots: Vec<OldSnapshot>,
     #[serde(default)]
-    metadata_log: Vec<OldLogEntry>,
+    metadata_log: Vec<MetadataLog>,
     #[serde(default)]
     statistics: Vec<OldStatistics>,
     #[serde(default)]
@@ -42,13 +41,6 @@ struct OldMetadata {
 #[serde(rename_all = "kebab-case")]
 struct OldSnapshot {
     manifest_list: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-struct OldLogEntry {
-    metadata_file: String,
-    timestamp_ms: i64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -64,9 +56,8 @@ pub(super) struct OnceReferenced {
 }
 
 impl OnceReferenced {
-    /// Whether there is proof about a file.
-    pub(super) fn contains(&self, path: &str) -> Result<bool> {
-        self.files.contains(path)
+    pub(super) fn files(&self) -> &PathSet {
+        &self.files
     }
 
     /// Searches for proof, as long as there are `lists` (unreferenced manifest lists of the listing) to explain.
@@ -163,8 +154,6 @@ impl OnceReferenced {
 
 /// An old metadata file of this table; `None` if it is gone or cannot be read.
 async fn read_old_metadata(table: &TableHandle, path: &str) -> Option<OldMetadata> {
-    let store: &dyn Store = table.store.as_ref();
-    let text = read_metadata_text(store, path).await.ok()?;
-    let old: OldMetadata = serde_json::from_slice(&text).ok()?;
+    let old: OldMetadata = read_metadata(table.store.as_ref(), path).await.ok()?;
     (old.table_uuid == Some(table.loaded.metadata.uuid())).then_some(old)
 }

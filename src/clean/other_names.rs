@@ -8,9 +8,13 @@ use foldhash::quality::FixedState;
 use futures::{StreamExt, stream};
 use hashbrown::HashSet;
 
+use super::judged::JudgedGarbage;
 use super::reachable::{READS, entries_of, manifests_of};
+use super::referenced::References;
+use super::report::{OrphanError, OrphanReport, Refused};
 use crate::catalog::TableHandle;
 use crate::error::Result;
+use crate::plan::remove_orphan_files::KeepReason;
 use crate::storage::StoreRef;
 use crate::table::FileIdentity;
 use crate::table::file_names::{FoldedName, checksum_subject};
@@ -49,17 +53,14 @@ impl OtherNames {
         }
     }
 
-    /// How many entries there are.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether nothing was noted.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Takes note of what a file is.
     pub(super) fn note_identity(&mut self, identity: FileIdentity) {
         self.0.insert(inode(identity));
     }
@@ -106,21 +107,74 @@ fn inode(identity: FileIdentity) -> u64 {
     FixedState::with_seed(SEED).hash_one((identity.device, identity.inode))
 }
 
-/// What the local ones among these files are; the others have one path each, as far as their stores tell.
+/// What each of these files is, `None` unless it is local: the others have one path each, as far as their stores tell.
 pub(super) async fn identities_of(
     store: &StoreRef,
-    paths: impl Iterator<Item = &str>,
-) -> Result<Vec<(String, FileIdentity)>> {
-    let local: Vec<String> = paths.filter(|path| is_local(path)).map(str::to_owned).collect();
-    if local.is_empty() {
-        return Ok(Vec::new());
+    paths: impl IntoIterator<Item = &str>,
+) -> Result<Vec<Option<FileIdentity>>> {
+    let mut local = Vec::new();
+    let is_local = |path: &str| {
+        let is_local = is_local(path);
+        local.extend(is_local.then(|| path.to_owned()));
+        is_local
+    };
+    let are_local: Vec<bool> = paths.into_iter().map(is_local).collect();
+    let mut found = if local.is_empty() { Vec::new() } else { store.identities(&local).await? }.into_iter();
+    Ok(are_local.into_iter().map(|is_local| if is_local { found.next().flatten() } else { None }).collect())
+}
+
+/// A judged file that metadata does not name by another path, with what it is if it is local, so that other tables can be asked.
+///
+/// Rule: a file of which metadata knows another name stays. If one surely has two names, links or aliases lead to this table,
+/// the listing and the metadata speak of the same files by different names, and the run is refused.
+#[derive(Debug)]
+pub(super) struct NoOtherName {
+    file: JudgedGarbage,
+    identity: Option<FileIdentity>,
+}
+
+impl NoOtherName {
+    pub(super) fn file(&self) -> &JudgedGarbage {
+        &self.file
     }
-    let identities = store.identities(&local).await?;
-    Ok(local.into_iter().zip(identities).filter_map(|(path, identity)| Some((path, identity?))).collect())
+
+    pub(super) fn identity(&self) -> Option<FileIdentity> {
+        self.identity
+    }
+}
+
+/// Those without another name. Local files are looked up on their store here, once for this and for other tables.
+pub(super) async fn without_other_name(
+    files: Vec<JudgedGarbage>,
+    references: &References,
+    report: &mut OrphanReport,
+) -> Result<Vec<NoOtherName>, OrphanError> {
+    let (table, named) = (&references.table, files.iter().map(|file| (file.path(), file.bytes())).collect::<Vec<_>>());
+    let alike = references.reachable.likenesses(&table.store, &named).await?;
+    if let Some(((path, _), _)) = named.iter().zip(&alike).find(|(_, (likeness, _))| *likeness == Likeness::Surely) {
+        return Err(Refused::new("other_name", two_names(table, path).await).into());
+    }
+    let mut without = Vec::with_capacity(files.len());
+    for (file, (likeness, identity)) in files.into_iter().zip(alike) {
+        match likeness {
+            Likeness::None => without.push(NoOtherName { file, identity }),
+            Likeness::Perhaps | Likeness::Surely => report.keep(KeepReason::OtherName, file.bytes()),
+        }
+    }
+    Ok(without)
+}
+
+pub(super) async fn two_names(table: &TableHandle, path: &str) -> String {
+    let other = other_name(table, path).await;
+    let other = other.as_deref().unwrap_or("another path");
+    format!(
+        "nothing refers to {path}, but metadata names the same file, or a copy of it, as {other}: if a link, a mount or an alias leads from \
+         one to the other, rewrite the metadata to one of them (rewrite_table_path, or copy the table); if it is a copy, move it away"
+    )
 }
 
 /// For a person: the path by which the table's metadata names the file at `path`, if it is found.
-pub(super) async fn other_name(table: &TableHandle, path: &str) -> Option<String> {
+async fn other_name(table: &TableHandle, path: &str) -> Option<String> {
     let alike = Alike::new(table, path).await?;
     let loaded = &table.loaded;
     let mut named: Vec<String> = metadata_files(loaded).ok()?.into_iter().map(str::to_owned).collect();
@@ -160,13 +214,8 @@ struct Alike<'a> {
 
 impl<'a> Alike<'a> {
     async fn new(table: &'a TableHandle, path: &str) -> Option<Self> {
-        let identity = identities_of(&table.store, std::iter::once(path)).await.ok()?.pop();
-        Some(Self {
-            store: &table.store,
-            path: CanonicalPath::parse(path).ok()?,
-            name: FoldedName::of(path),
-            identity: identity.map(|(_, identity)| identity),
-        })
+        let identity = identities_of(&table.store, [path]).await.ok()?.pop().flatten();
+        Some(Self { store: &table.store, path: CanonicalPath::parse(path).ok()?, name: FoldedName::of(path), identity })
     }
 
     /// The first of these paths that names the file in another way.
@@ -178,7 +227,8 @@ impl<'a> Alike<'a> {
         let own = self.identity?;
         let identities = identities_of(self.store, named.iter().map(String::as_str)).await.ok()?;
         let same = |found: &FileIdentity| (found.device, found.inode) == (own.device, own.inode);
-        identities.into_iter().find(|(path, found)| same(found) && is_another(path)).map(|(path, _)| path)
+        let mut found = named.into_iter().zip(identities);
+        found.find(|(path, identity)| identity.as_ref().is_some_and(same) && is_another(path)).map(|(path, _)| path)
     }
 }
 

@@ -5,11 +5,13 @@ use std::io::Read;
 
 use futures::{StreamExt, stream};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 use super::listing::Choice;
-use super::reachable::{READS, Scope};
-use super::report::Refused;
+use super::reachable::READS;
+use super::referenced::Unreferenced;
+use super::report::{OrphanError, Refused};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::storage::{Store, StoreRef};
 use crate::table::ListedFile;
@@ -17,6 +19,7 @@ use crate::table::LoadedTable;
 use crate::table::file_names::{file_name, is_unnumbered_metadata};
 use crate::table::path::{CanonicalPath, join, overlap};
 use crate::table::references::metadata_files;
+use crate::table::scope::Scope;
 
 /// First bytes of a metadata file, in which the table's UUID usually stands.
 const HEAD_BYTES: u64 = 1024;
@@ -68,7 +71,7 @@ pub(super) async fn check_metadata_files(
     store: &StoreRef,
     loaded: &LoadedTable,
     files: &[ListedFile],
-) -> Result<Option<Refused>> {
+) -> Result<(), OrphanError> {
     let homes = metadata_directories(loaded)?;
     for file in files {
         if !homes.contains(&parent(&CanonicalPath::parse(&file.path)?)) {
@@ -76,7 +79,7 @@ pub(super) async fn check_metadata_files(
                 "{} is metadata of another table, or a copy of this one: move it out of this table's location",
                 file.path
             );
-            return Ok(Some(shared(detail)));
+            return Err(shared(detail).into());
         }
     }
     let own = loaded.metadata.uuid();
@@ -93,29 +96,18 @@ pub(super) async fn check_metadata_files(
                 "{path} belongs to another table, with UUID {uuid}: move one of the two; if that one was dropped and this one \
                  made anew in its place, move its metadata files away, and its other files go as orphans"
             ),
-            Err(error) => match error.kind() {
-                // Removed by the catalog meanwhile.
-                ErrorKind::NotFound => continue,
-                ErrorKind::DataInvalid => {
-                    format!("whose metadata {path} is cannot be told ({error}): move or delete it")
-                }
-                ErrorKind::Config
-                | ErrorKind::Unavailable
-                | ErrorKind::Forbidden
-                | ErrorKind::Conflict
-                | ErrorKind::CommitUnknown
-                | ErrorKind::OutOfMemory
-                | ErrorKind::Unsupported
-                | ErrorKind::Cancelled
-                | ErrorKind::Internal => return Err(error),
-            },
+            // Removed by the catalog meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) if error.kind() == ErrorKind::DataInvalid => {
+                format!("whose metadata {path} is cannot be told ({error}): move or delete it")
+            }
+            Err(error) => return Err(error.into()),
         };
-        return Ok(Some(shared(detail)));
+        return Err(shared(detail).into());
     }
-    Ok(None)
+    Ok(())
 }
 
-/// Where this table's metadata files lie.
 fn metadata_directories(loaded: &LoadedTable) -> Result<HashSet<String>> {
     let mut homes = HashSet::new();
     for file in metadata_files(loaded)? {
@@ -135,33 +127,30 @@ fn parent(path: &CanonicalPath) -> String {
 
 /// When metadata files without a version in their names say that the table was last updated, milliseconds since the epoch, by
 /// path, of some of these files. Their table is known to be this one. What cannot be read tells nothing.
-pub(super) async fn date_metadata_files(store: &StoreRef, files: &[ListedFile], now_ms: i64) -> HashMap<String, i64> {
+pub(super) async fn date_metadata_files(store: &StoreRef, files: &[Unreferenced], now_ms: i64) -> HashMap<String, i64> {
     let mut undated = Choice::new(DATED_MAX, now_ms);
-    for file in files.iter().filter(|f| is_unnumbered_metadata(file_name(&f.path))) {
+    for file in files.iter().map(Unreferenced::file).filter(|f| is_unnumbered_metadata(file_name(&f.path))) {
         undated.push(file.clone(), None);
     }
     let read = stream::iter(undated.into_files()).map(|ListedFile { path, .. }| {
         let store = store.clone();
         async move {
-            let text = read_metadata_text(store.as_ref(), &path).await.ok()?;
-            let age: Age = serde_json::from_slice(&text).ok()?;
+            let age: MetadataAge = read_metadata(store.as_ref(), &path).await.ok()?;
             Some((path, age.last_updated_ms))
         }
     });
     read.buffer_unordered(READS).filter_map(std::future::ready).collect().await
 }
 
-/// What is read of a metadata file to tell its age.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
-struct Age {
+struct MetadataAge {
     last_updated_ms: i64,
 }
 
-/// What is read of a metadata file to tell whose it is.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
-struct Identity {
+struct MetadataOwner {
     table_uuid: Option<Uuid>,
 }
 
@@ -175,9 +164,8 @@ async fn table_uuid(store: &dyn Store, file: &ListedFile) -> Result<Uuid> {
     if let Some(uuid) = uuid_in_head(&head) {
         return Ok(uuid);
     }
-    let text = read_metadata_text(store, path).await?;
-    let identity: Identity = serde_json::from_slice(&text).context(|| format!("parse {path}"))?;
-    identity.table_uuid.ok_or_else(|| Error::invalid(format!("metadata file {path} names no table UUID")))
+    let owner: MetadataOwner = read_metadata(store, path).await?;
+    owner.table_uuid.ok_or_else(|| Error::invalid(format!("metadata file {path} names no table UUID")))
 }
 
 /// The UUID, if the document begins with nothing but the format version before it.
@@ -193,16 +181,16 @@ fn uuid_in_head(head: &[u8]) -> Option<Uuid> {
     Uuid::try_parse(value.split_once('"')?.0).ok()
 }
 
-/// A metadata file's JSON text, inflated if it is compressed.
-pub(super) async fn read_metadata_text(store: &dyn Store, path: &str) -> Result<Vec<u8>> {
+/// What a metadata file says, inflated if it is compressed.
+pub(super) async fn read_metadata<T: DeserializeOwned>(store: &dyn Store, path: &str) -> Result<T> {
     let bytes = store.read(path).await?;
-    if !bytes.starts_with(&[0x1f, 0x8b]) {
-        return Ok(bytes.to_vec());
+    let mut inflated = Vec::new();
+    if bytes.starts_with(&[0x1f, 0x8b]) {
+        let mut limited = flate2::read::MultiGzDecoder::new(bytes.as_ref()).take(METADATA_BYTES_MAX);
+        limited.read_to_end(&mut inflated).map_err(|e| Error::invalid(format!("inflate {path}: {e}")))?;
     }
-    let mut text = Vec::new();
-    let mut limited = flate2::read::MultiGzDecoder::new(bytes.as_ref()).take(METADATA_BYTES_MAX);
-    limited.read_to_end(&mut text).map_err(|e| Error::invalid(format!("inflate {path}: {e}")))?;
-    Ok(text)
+    let text = if inflated.is_empty() { bytes.as_ref() } else { &inflated };
+    serde_json::from_slice(text).context(|| format!("parse {path}"))
 }
 
 #[cfg(test)]

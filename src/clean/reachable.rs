@@ -1,13 +1,11 @@
 //! Every file that snapshots reach: manifest lists, manifests, live content files, and what metadata names itself.
 //! Each list and each manifest is read once, however many snapshots share it.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use iceberg::spec::ManifestFile;
 
-use super::deletion::Doomed;
 use super::other_names::{Likeness, OtherNames, identities_of};
 use crate::error::{Context, Result};
 use crate::meta::{PathEntry, read_all_manifest_paths, read_manifests_of};
@@ -16,7 +14,8 @@ use crate::table::FileIdentity;
 use crate::table::file_names::{WriterProgress, checksum_subject};
 use crate::table::path::{CanonicalPath, is_local};
 use crate::table::path_set::{Fingerprint, PathSet};
-use crate::table::references::{metadata_files, own_directories, statistics_files};
+use crate::table::references::{metadata_files, statistics_files};
+use crate::table::scope::Scope;
 use crate::table::{LoadedTable, SnapshotRef};
 
 /// Lists or manifests read at the same time.
@@ -42,35 +41,7 @@ async fn identified(
     let (manifest, entries) = entries_of(store.clone(), manifest).await?;
     let live = entries.iter().filter(|e| e.live).map(|e| e.file_path.as_ref());
     let found = identities_of(&store, live.chain([manifest.manifest_path.as_str()])).await?;
-    Ok((manifest, entries, found.into_iter().map(|(_, identity)| identity).collect()))
-}
-
-/// The table's directories, for telling its own files from others.
-#[derive(Debug, Clone)]
-pub(super) struct Scope {
-    pub(super) directories: Vec<(String, CanonicalPath)>,
-}
-
-impl Scope {
-    pub(super) fn of(loaded: &LoadedTable) -> Result<Self> {
-        let parse = |dir: String| CanonicalPath::parse(&dir).map(|canonical| (dir, canonical));
-        Ok(Self { directories: own_directories(loaded)?.into_iter().map(parse).collect::<Result<_>>()? })
-    }
-
-    /// Which of the directories a path lies in; the first is the table's location.
-    pub(super) fn directory(&self, path: &CanonicalPath) -> Option<usize> {
-        self.directories.iter().position(|(_, dir)| path.is_inside(dir))
-    }
-
-    /// Whether a name on the way from the table's directory begins with `_` or `.`, as those of files do that engines keep for
-    /// themselves (checkpoints, staging, markers). Directories of partitions (`_field=value`) may be named so too.
-    pub(super) fn hides(&self, path: &CanonicalPath) -> bool {
-        let Some((_, directory)) = self.directory(path).and_then(|index| self.directories.get(index)) else {
-            return false;
-        };
-        let below = path.as_str().strip_prefix(directory.as_str()).unwrap_or_default();
-        below.split('/').any(|name| name.starts_with(['_', '.']) && !name.contains('='))
-    }
+    Ok((manifest, entries, found.into_iter().flatten().collect()))
 }
 
 /// The key of a path without scheme and authority.
@@ -80,7 +51,7 @@ pub(super) fn key_of(path: &CanonicalPath) -> &str {
 
 /// A growing set of reachable files. Errors leave nothing behind that could be taken for the whole: growing consumes it.
 #[derive(Debug)]
-pub struct Reachable {
+pub(super) struct Reachable {
     files: PathSet,
     lists: PathSet,
     manifests: PathSet,
@@ -106,7 +77,7 @@ struct CommittedNames {
 
 impl Reachable {
     /// Reaches nothing yet. With `evidence`, what snapshots tell about other files is noted as well.
-    pub fn new(loaded: &LoadedTable, evidence: bool) -> Result<Self> {
+    pub(super) fn new(loaded: &LoadedTable, evidence: bool) -> Result<Self> {
         let scope = Scope::of(loaded)?;
         Ok(Self {
             files: PathSet::default(),
@@ -131,7 +102,6 @@ impl Reachable {
         &self.files
     }
 
-    /// What the files are called.
     pub(super) fn names(&self) -> &OtherNames {
         &self.names
     }
@@ -143,12 +113,12 @@ impl Reachable {
 
     /// Adds all that the metadata names itself, and all that its snapshots reach. What an earlier call has read is not
     /// read again. Any list or manifest that cannot be read is an error.
-    pub async fn with_table(self, store: &StoreRef, loaded: &Arc<LoadedTable>) -> Result<Self> {
+    pub(super) async fn with_table(self, store: &StoreRef, loaded: &Arc<LoadedTable>) -> Result<Self> {
         self.with_snapshots(store, loaded, |_| true).await
     }
 
     /// The same for some of the snapshots, and statistics of these only.
-    pub async fn with_snapshots(
+    pub(super) async fn with_snapshots(
         mut self,
         store: &StoreRef,
         loaded: &Arc<LoadedTable>,
@@ -171,7 +141,7 @@ impl Reachable {
             }
         }
         named.extend(lists.iter().map(|s| s.manifest_list()));
-        for (_, identity) in identities_of(store, named.into_iter()).await? {
+        for identity in identities_of(store, named).await?.into_iter().flatten() {
             self.names.note_identity(identity);
         }
         let mut manifests = Vec::new();
@@ -246,27 +216,28 @@ impl Reachable {
     }
 
     /// Whether the file, or the file that it is a local checksum of, is reachable.
-    pub fn contains(&self, path: &str) -> Result<bool> {
+    pub(super) fn contains(&self, path: &str) -> Result<bool> {
         if self.files.contains(path)? {
             return Ok(true);
         }
         checksum_subject(path).map_or(Ok(false), |subject| self.files.contains(&subject))
     }
 
-    /// For each file, which is not reachable by its own path, whether it is by another one.
-    pub(super) async fn likenesses(&self, store: &StoreRef, files: &[&Doomed]) -> Result<Vec<Likeness>> {
-        let identities = identities_of(store, files.iter().map(|file| file.path.as_str())).await?;
-        let identities: HashMap<String, FileIdentity> = identities.into_iter().collect();
-        let likeness = |file: &&Doomed| {
+    /// For each of these files (path and bytes), whether metadata names it by another path, and what it is on its store.
+    pub(super) async fn likenesses(
+        &self,
+        store: &StoreRef,
+        files: &[(&str, u64)],
+    ) -> Result<Vec<(Likeness, Option<FileIdentity>)>> {
+        let identities = identities_of(store, files.iter().map(|(path, _)| *path)).await?;
+        let alike = files.iter().zip(identities).map(|((path, bytes), identity)| {
             // Metadata that tells no size of a file says 0.
-            let by_name = self.names.by_name(&file.path, Some(file.bytes).filter(|bytes| *bytes > 0));
-            let by_identity = identities.get(&file.path).map_or(Likeness::None, |found| self.names.by_identity(*found));
-            by_name.max(by_identity)
-        };
-        Ok(files.iter().map(likeness).collect())
+            let by_name = self.names.by_name(path, Some(*bytes).filter(|bytes| *bytes > 0));
+            (by_name.max(identity.map_or(Likeness::None, |identity| self.names.by_identity(identity))), identity)
+        });
+        Ok(alike.collect())
     }
 
-    /// Whether a manifest has been read.
     pub(super) fn has_manifest(&self, path: &str) -> Result<bool> {
         self.manifests.contains(path)
     }
@@ -282,9 +253,9 @@ impl Reachable {
         &self.scope
     }
 
-    /// References inside each directory, the location first.
-    pub(super) fn references_inside(&self) -> BTreeMap<usize, u64> {
-        self.inside.iter().copied().enumerate().collect()
+    /// References inside one of the directories.
+    pub(super) fn references_inside(&self, directory: usize) -> u64 {
+        self.inside.get(directory).copied().unwrap_or(0)
     }
 
     /// How far writers have got; empty unless asked for.
@@ -292,18 +263,8 @@ impl Reachable {
         self.evidence.as_ref().map(|e| e.progress.clone()).unwrap_or_default()
     }
 
-    /// Whether a retained snapshot records that the file left the table; `false` unless asked for.
-    pub(super) fn has_left(&self, path: &str) -> Result<bool> {
-        self.evidence.as_ref().map_or(Ok(false), |e| e.left.contains(path))
-    }
-
-    /// Number of files.
-    pub fn len(&self) -> usize {
-        self.files.len()
-    }
-
-    /// Whether nothing is reachable.
-    pub fn is_empty(&self) -> bool {
-        self.files.is_empty()
+    /// Files of which a retained snapshot records that they left the table; `None` unless asked for.
+    pub(super) fn left(&self) -> Option<&PathSet> {
+        self.evidence.as_ref().map(|e| &e.left)
     }
 }

@@ -6,35 +6,30 @@ use serde::{Serialize, Serializer};
 
 use crate::clock::PhaseTimes;
 use crate::error::Error;
-use crate::plan::remove_orphan_files::{Garbage, Kept};
+use crate::plan::remove_orphan_files::{Garbage, KeepReason};
 use crate::table::file_names::{ManifestListName, file_name, is_metadata_file};
 
 /// Failures told in full at most; the rest is only counted.
 const FAILURES_TOLD: usize = 20;
 
-/// So many files of so many bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
-    /// Files.
     pub files: u64,
     /// Their bytes, where known.
     pub bytes: u64,
 }
 
 impl Tally {
-    /// Counts one file more.
     pub fn add(&mut self, bytes: u64) {
         self.files += 1;
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// Counts one file less.
     pub(super) fn take_out(&mut self, bytes: u64) {
         self.files = self.files.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(bytes);
     }
 
-    /// Counts these files as well.
     pub(super) fn absorb(&mut self, other: Self) {
         self.files += other.files;
         self.bytes = self.bytes.saturating_add(other.bytes);
@@ -46,21 +41,16 @@ impl Tally {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FileKind {
-    /// A data file.
     DataFile,
     /// Position deletes or deletion vectors.
     PositionDeleteFile,
-    /// Equality deletes.
     EqualityDeleteFile,
     /// Found by listing and neither of the kinds below.
     Other,
     /// Table or partition statistics.
     StatisticsFile,
-    /// A manifest.
     Manifest,
-    /// A manifest list.
     ManifestList,
-    /// Table metadata.
     MetadataFile,
 }
 
@@ -85,7 +75,6 @@ impl FileKind {
     }
 }
 
-/// What happened to an expiry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExpireOutcome {
@@ -104,11 +93,9 @@ fn error_text<S: Serializer>(error: &Option<Error>, serializer: S) -> Result<S::
     error.as_ref().map(ToString::to_string).serialize(serializer)
 }
 
-/// An expiry.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ExpireReport {
-    /// What happened to the commit.
     pub outcome: ExpireOutcome,
     /// Why there was nothing to expire.
     pub reason: Option<String>,
@@ -116,7 +103,6 @@ pub struct ExpireReport {
     pub expired_snapshots: usize,
     /// Branches and tags that left the metadata.
     pub removed_refs: Vec<String>,
-    /// Files deleted, by kind.
     pub deleted: BTreeMap<FileKind, Tally>,
     /// Files that could not be deleted and may still be there, by kind.
     pub failed: BTreeMap<FileKind, Tally>,
@@ -164,7 +150,6 @@ impl Refused {
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct OrphanReport {
-    /// Why nothing was done.
     pub refused: Option<Refused>,
     /// Files listed in the table's directories.
     pub listed: Tally,
@@ -175,8 +160,7 @@ pub struct OrphanReport {
     /// Unreferenced files that may go, by proof (found, not yet deleted).
     pub removable: BTreeMap<Garbage, Tally>,
     /// Unreferenced files that stay, by reason.
-    pub kept: BTreeMap<Kept, Tally>,
-    /// Files deleted, by kind.
+    pub kept: BTreeMap<KeepReason, Tally>,
     pub deleted: BTreeMap<FileKind, Tally>,
     /// Files that could not be deleted, by kind.
     pub failed: BTreeMap<FileKind, Tally>,
@@ -189,7 +173,31 @@ pub struct OrphanReport {
     pub error: Option<Error>,
 }
 
-/// Notes a failed deletion.
+impl OrphanReport {
+    pub(super) fn keep(&mut self, why: KeepReason, bytes: u64) {
+        self.kept.entry(why).or_default().add(bytes);
+    }
+}
+
+/// Why a search for orphan files ended before it knew what may go. Nothing was deleted.
+#[derive(Debug)]
+pub(super) enum OrphanError {
+    Refused(Refused),
+    Failed(Error),
+}
+
+impl From<Refused> for OrphanError {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
+}
+
+impl From<Error> for OrphanError {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
 pub(super) fn note_failure(failures: &mut Vec<String>, path: &str, error: &Error) {
     if failures.len() < FAILURES_TOLD {
         failures.push(error.clone().context_of("delete", path).to_string());

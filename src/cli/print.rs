@@ -161,19 +161,19 @@ pub(super) fn orphan_summary(report: &OrphanReport) -> String {
 mod tests {
     use super::*;
     use crate::clean::FileKind;
-    use crate::plan::remove_orphan_files::{Garbage, Kept};
+    use crate::plan::remove_orphan_files::{Garbage, KeepReason};
 
     #[test]
     fn what_is_protected_is_told_apart_from_what_waits() {
         let tally = |files| Tally { files, bytes: files * 1024 };
         let mut report = OrphanReport { listed: tally(40), orphans: tally(23), ..OrphanReport::default() };
         report.removable.insert(Garbage::RunOver, tally(21));
-        report.kept.insert(Kept::TooYoung, tally(2));
+        report.kept.insert(KeepReason::TooYoung, tally(2));
         let counted = "40 files listed, 23 unreferenced (23.0 KiB): 21 may go, 2 kept for now";
         assert_eq!(orphan_summary(&report), format!("{counted}; 0 deleted (0 B)"));
         report.deleted.insert(FileKind::Other, tally(20));
         report.failed.insert(FileKind::Other, tally(1));
-        report.kept.insert(Kept::VersionHint, tally(1));
+        report.kept.insert(KeepReason::VersionHint, tally(1));
         let done = "20 deleted (20.0 KiB), 1 could not be deleted; 1 more protected";
         assert_eq!(orphan_summary(&report), format!("{counted}; {done}"));
     }

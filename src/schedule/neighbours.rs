@@ -18,7 +18,7 @@ use uuid::Uuid;
 use super::fleet::Fleet;
 use super::known::{Known, Look};
 use super::listing::Unclear;
-use crate::clean::{Answer, Elsewhere, Refused, Suspects};
+use crate::clean::{Elsewhere, NeighbourAnswer, Refused, Suspects};
 use crate::error::{Error, ErrorKind, Result};
 use crate::policy::TablePattern;
 use crate::table::TableName;
@@ -199,7 +199,7 @@ struct Progress {
     /// As asked.
     asked: usize,
     suspects: Option<Suspects>,
-    answer: Option<Answer>,
+    answer: Option<NeighbourAnswer>,
 }
 
 impl Inquiry {
@@ -259,7 +259,7 @@ impl Inquiries {
     }
 
     /// Waits for the next pass, or makes it.
-    async fn ask(&self, catalogs: &Catalogs, inquiry: Arc<Inquiry>) -> Answer {
+    async fn ask(&self, catalogs: &Catalogs, inquiry: Arc<Inquiry>) -> NeighbourAnswer {
         let _queued = Queued::enter(self, inquiry.clone());
         let mut last = self.pass.lock().await;
         if inquiry.progress().answer.is_none() {
@@ -273,8 +273,8 @@ impl Inquiries {
         drop(last);
         let turn = self.turns.clone().acquire_owned().await.ok();
         let answer = inquiry.progress().answer.take();
-        let lost = || Answer { needed: Vec::new(), refused: None, turn: None };
-        Answer { turn, ..answer.unwrap_or_else(lost) }
+        let lost = || NeighbourAnswer { needed: Vec::new(), refused: None, turn: None };
+        NeighbourAnswer { turn, ..answer.unwrap_or_else(lost) }
     }
 
     /// Waits for other clean-ups to join, and so long that passes take a small share of the time.
@@ -362,7 +362,7 @@ pub struct Others<'a> {
 
 #[async_trait]
 impl Elsewhere for Others<'_> {
-    async fn referenced(&self, suspects: Suspects) -> Answer {
+    async fn referenced(&self, suspects: Suspects) -> NeighbourAnswer {
         let Own { name, uuid, ignore_unreadable } = self.own;
         let progress = Progress { asked: suspects.len(), suspects: Some(suspects), answer: None };
         let inquiry = Arc::new(Inquiry {
@@ -378,6 +378,6 @@ impl Elsewhere for Others<'_> {
         let oldest = Instant::now().checked_sub(REUSED_FOR).unwrap_or_else(Instant::now);
         pass(catalogs, std::slice::from_ref(&inquiry), oldest).await;
         let answer = inquiry.progress().answer.take();
-        answer.unwrap_or(Answer { needed: Vec::new(), refused: None, turn: None })
+        answer.unwrap_or(NeighbourAnswer { needed: Vec::new(), refused: None, turn: None })
     }
 }

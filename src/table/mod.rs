@@ -12,6 +12,7 @@ pub mod partition_values;
 pub mod path;
 pub mod path_set;
 pub mod references;
+pub mod scope;
 mod stored_file;
 pub mod supports;
 mod typed;

@@ -1,7 +1,7 @@
 //! What a store tells of a file.
 
 /// A file found by listing, or looked up.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ListedFile {
     /// Absolute path with the scheme and spelling of the listed prefix.
     pub path: String,

@@ -4,6 +4,7 @@
 
 mod architecture;
 mod clean;
+mod clean_layouts;
 mod cli;
 mod cli_shell;
 mod config_advice;

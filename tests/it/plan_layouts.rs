@@ -1,4 +1,4 @@
-//! Golden plans: each file in `tests/layouts` describes a table and a policy, and below `[plan]` holds the drawing of what is
+//! Golden plans: each `rewrite_data_files_*.txt` in `tests/layouts` describes a table and a policy, and below `[plan]` holds the drawing of what is
 //! planned, then of what is planned once that is done. `BLESS=1` writes the drawings anew; read the difference before keeping it.
 //!
 //! A file line is `[N x] data|eq|pos|dv NAME seq=S [size=6MiB] [rows=100] [spec=0] [part=(a, b)] [of=NAME] [format=orc] [run=1] [added=9]`;
@@ -33,7 +33,7 @@ struct Layout {
 fn plans_match_their_drawings() {
     let bless = std::env::var_os("BLESS").is_some();
     let mut failures = Vec::new();
-    let paths = layout_paths();
+    let paths = layout_paths("rewrite_data_files_");
     assert!(paths.len() >= 25, "only {} layouts found", paths.len());
     for path in paths {
         let text = std::fs::read_to_string(&path).expect("layout is readable");
@@ -48,11 +48,13 @@ fn plans_match_their_drawings() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-fn layout_paths() -> Vec<PathBuf> {
+/// The layouts of an action, by name.
+pub(crate) fn layout_paths(prefix: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/layouts");
     let entries = std::fs::read_dir(folder).expect("tests/layouts exists");
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("readable").path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|ext| ext == "txt"));
+    let name = |path: &PathBuf| path.file_name().and_then(|name| name.to_str().map(str::to_owned));
+    paths.retain(|path| name(path).is_some_and(|name| name.starts_with(prefix) && name.ends_with(".txt")));
     paths.sort();
     paths
 }
@@ -97,7 +99,7 @@ fn parse(text: &str) -> Layout {
     Layout { world, policy, now_ms, expected: expected.to_string(), head: format!("{head}[plan]\n") }
 }
 
-fn key_value(line: &str) -> (&str, &str) {
+pub(crate) fn key_value(line: &str) -> (&str, &str) {
     let (key, value) = line.split_once(" = ").unwrap_or_else(|| panic!("no ` = ` in {line}"));
     (key.trim(), value.trim())
 }

@@ -18,7 +18,7 @@ use super::{ExpirePlan, Skipped};
 use crate::error::{Error, ErrorKind, Result};
 use crate::policy::{TablePolicy, human_duration};
 use crate::table::history::last_own_run;
-use crate::table::references::{clock_skew_ms, gc_enabled};
+use crate::table::references::{GC_DISABLED, clock_skew_ms, gc_enabled};
 use crate::table::{LoadedTable, Metadata, Snapshot, SnapshotRef};
 
 /// Snapshots that one run expires at most, so that a commit request stays small. The oldest go first.
@@ -40,8 +40,8 @@ pub fn plan_expire_snapshots(
         refs_seen: refs.iter().map(|(name, r)| (name.clone(), r.snapshot_id)).collect(),
         ..ExpirePlan::default()
     };
-    if let Some(refusal) = refusal(loaded, policy, now_ms) {
-        plan.skipped.push(refusal);
+    if let Some((reason, detail)) = left_alone(loaded, "expire-snapshots", policy.expire_snapshots.enabled, now_ms) {
+        plan.skipped.push(Skipped { reason, detail, files: 0, bytes: 0 });
         return Ok(plan);
     }
     let age_ms = millis(policy.expire_snapshots.older_than.resolve(commit_interval));
@@ -52,7 +52,7 @@ pub fn plan_expire_snapshots(
         max_ref_age_ms: max_ref_age_ms(loaded)?,
         writer_retention_ms: millis(policy.expire_snapshots.writer_retention(commit_interval)),
     };
-    let mut kept = Kept::new(&loaded.metadata);
+    let mut kept = Retained::new(&loaded.metadata);
     for (name, reference) in &refs {
         if ref_stays(&loaded.metadata, name, reference, &defaults)? {
             kept.keep_by_ref(name, reference, &defaults);
@@ -114,25 +114,16 @@ fn all_refs(loaded: &LoadedTable) -> BTreeMap<String, SnapshotReference> {
     refs
 }
 
-fn refusal(loaded: &LoadedTable, policy: &TablePolicy, now_ms: i64) -> Option<Skipped> {
-    let skipped = |reason, detail| Some(Skipped { reason, detail, files: 0, bytes: 0 });
-    if !policy.expire_snapshots.enabled {
-        return skipped("disabled", "expire-snapshots is disabled by policy".into());
+/// Why snapshots and files of a table must be left alone: the reason's name, and what to say.
+pub fn left_alone(loaded: &LoadedTable, action: &str, enabled: bool, now_ms: i64) -> Option<(&'static str, String)> {
+    if !enabled {
+        return Some(("disabled", format!("{action} is disabled by policy")));
     }
     if !gc_enabled(loaded) {
-        return skipped(
-            "gc_disabled",
-            "the table's property gc.enabled = false forbids deleting its files: they may belong to others".into(),
-        );
+        return Some(("gc_disabled", GC_DISABLED.to_owned()));
     }
-    let skew_ms = clock_skew_ms(loaded, now_ms)?;
-    skipped("clock_skew", ahead_of_clock(skew_ms))
-}
-
-/// What to say about a table from the future.
-pub(crate) fn ahead_of_clock(skew_ms: i64) -> String {
-    let skew = human_duration(Duration::from_millis(skew_ms.max(0).unsigned_abs()));
-    format!("the table's metadata is {skew} ahead of this clock: set the clocks right")
+    let skew = human_duration(Duration::from_millis(clock_skew_ms(loaded, now_ms)?.max(0).unsigned_abs()));
+    Some(("clock_skew", format!("the table's metadata is {skew} ahead of this clock: set the clocks right")))
 }
 
 struct Defaults {
@@ -184,7 +175,7 @@ fn history(metadata: &Metadata, head: i64) -> Vec<&SnapshotRef> {
 }
 
 /// What stays, each snapshot for the first reason found.
-struct Kept<'a> {
+struct Retained<'a> {
     metadata: &'a Metadata,
     snapshots: BTreeSet<i64>,
     /// Ancestors of branch heads, and tagged snapshots: these never count as unreferenced.
@@ -199,7 +190,7 @@ struct Kept<'a> {
     reasons: BTreeMap<(&'static str, String), usize>,
 }
 
-impl<'a> Kept<'a> {
+impl<'a> Retained<'a> {
     fn new(metadata: &'a Metadata) -> Self {
         Self {
             metadata,

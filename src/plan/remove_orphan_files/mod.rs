@@ -10,7 +10,8 @@
 //! no such place. There no proof by name counts either, since copies have the same names. What is referenced is referenced wherever it lies. `.<name>.crc`, a checksum that Hadoop's local file system puts
 //! beside `<name>`, shares the fate of the file it belongs to.
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap};
 
 use uuid::Uuid;
 
@@ -19,7 +20,10 @@ use crate::run_id::RunId;
 use crate::table::ListedFile;
 use crate::table::LoadedTable;
 use crate::table::file_names::{self, WriterProgress, checksum_subject, file_name};
+use crate::table::path::CanonicalPath;
+use crate::table::path_set::{Fingerprint, PathSet};
 use crate::table::references::{CLOCK_SKEW_LIMIT_MS, flink_job_ids, metadata_files};
+use crate::table::scope::Scope;
 
 const HOUR_MS: i64 = 60 * 60 * 1000;
 
@@ -49,6 +53,11 @@ impl OrphanRules {
         !self.older(last_modified_ms, (self.run_timeout_ms / 3).min(HOUR_MS))
     }
 
+    /// When the store says that the file was last modified, if that can be.
+    fn modified_ms(&self, file: &ListedFile) -> Option<i64> {
+        file.last_modified_ms.filter(|ms| *ms > 0 && *ms <= self.now_ms)
+    }
+
     fn older(&self, last_modified_ms: i64, age_ms: i64) -> bool {
         last_modified_ms < self.now_ms.saturating_sub(age_ms.max(0))
     }
@@ -73,7 +82,7 @@ pub enum Garbage {
 /// Why an unreferenced file stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kept {
+pub enum KeepReason {
     /// Provable garbage that has not reached `older-than`.
     TooYoung,
     /// Not provably garbage, and younger than `unproven-min-age`.
@@ -117,7 +126,7 @@ pub enum Kept {
     OtherName,
 }
 
-impl Kept {
+impl KeepReason {
     /// Whether the file is in use or may be, as opposed to waiting for its age.
     pub fn is_protection(self) -> bool {
         match self {
@@ -153,15 +162,6 @@ impl Kept {
     }
 }
 
-/// What becomes of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// It may be deleted.
-    Remove(Garbage),
-    /// It stays.
-    Keep(Kept),
-}
-
 /// What the table's metadata says about names, whatever the files' age.
 #[derive(Debug, Clone, Default)]
 pub struct NamesInUse {
@@ -176,7 +176,6 @@ pub struct NamesInUse {
 }
 
 impl NamesInUse {
-    /// Reads them from the metadata.
     pub fn of(loaded: &LoadedTable) -> Result<Self> {
         let files = metadata_files(loaded)?;
         let versions: Vec<_> = files.into_iter().map(|f| file_names::metadata_version(file_name(f))).collect();
@@ -201,23 +200,23 @@ impl NamesInUse {
         self.flink_jobs.iter().any(|job| file_name(path).starts_with(job.as_str()))
     }
 
-    /// Whether a metadata file is below every version in the log; otherwise why it must stay, if it must.
-    fn metadata_file(&self, name: &str) -> Result<bool, Kept> {
+    /// What a metadata file is by the version in its name, or why it stays.
+    fn metadata_file(&self, name: &str) -> Result<Garbage, KeepReason> {
         match (file_names::metadata_version(name), self.current_version, self.oldest_version) {
             (Some((kind, version)), Some((current_kind, current)), Some(oldest)) if kind == current_kind => {
-                if version >= current { Err(Kept::NewerMetadata) } else { Ok(version < oldest) }
+                if version >= current { Err(KeepReason::NewerMetadata) } else { Ok(behind_the_log(version < oldest)) }
             }
-            _ => Err(Kept::MetadataVersionUnknown),
+            _ => Err(KeepReason::MetadataVersionUnknown),
         }
     }
 
-    /// The same for a metadata file without a version in its name, by the time at which it says the table was last updated.
-    fn dated_metadata_file(&self, last_updated_ms: i64) -> Result<bool, Kept> {
+    /// The same without a version in its name, by the time at which it says the table was last updated.
+    fn dated_metadata_file(&self, last_updated_ms: i64) -> Result<Garbage, KeepReason> {
         if last_updated_ms >= self.last_updated_ms {
-            return Err(Kept::NewerMetadata);
+            return Err(KeepReason::NewerMetadata);
         }
         // Writers' clocks differ.
-        Ok(last_updated_ms < self.oldest_logged_ms.saturating_sub(CLOCK_SKEW_LIMIT_MS))
+        Ok(behind_the_log(last_updated_ms < self.oldest_logged_ms.saturating_sub(CLOCK_SKEW_LIMIT_MS)))
     }
 
     /// Whether this table's runs put files into external directories by such paths. In the layout for object storage many tables
@@ -228,6 +227,10 @@ impl NamesInUse {
     }
 }
 
+fn behind_the_log(is_behind: bool) -> Garbage {
+    if is_behind { Garbage::FellOutOfMetadataLog } else { Garbage::Unproven }
+}
+
 fn object_storage_context(loaded: &LoadedTable) -> Option<String> {
     let properties = loaded.metadata.properties();
     properties.get("write.object-storage.enabled").filter(|v| v.trim().eq_ignore_ascii_case("true"))?;
@@ -236,111 +239,179 @@ fn object_storage_context(loaded: &LoadedTable) -> Option<String> {
     Some(last.next().map_or_else(|| name.to_owned(), |parent| format!("{parent}/{name}")))
 }
 
-/// What is known about unreferenced files.
+/// What is known about unreferenced files by their names, places and ages alone: first from retained snapshots, later also
+/// from what was searched for. It only grows, so what is proven once stays proven.
 pub struct Evidence<'a> {
+    pub rules: OrphanRules,
     /// Names that metadata protects.
     pub names: &'a NamesInUse,
-    /// How far writers have got.
+    pub scope: &'a Scope,
     pub progress: &'a WriterProgress,
-    /// Whether a committed snapshot or metadata file, retained or not, referred to the file.
-    pub once_referenced: &'a (dyn Fn(&str) -> Result<bool> + Sync),
-    /// Whether a run is active in this process.
+    /// Files to which a committed snapshot or metadata file, retained or not, referred.
+    pub once_referenced: Vec<&'a PathSet>,
+    /// Whether a run may still have a commit on its way, whatever its age.
     pub is_active: &'a (dyn Fn(RunId) -> bool + Sync),
-    /// Whether the file lies below a name that begins with `_` or `.` and is no partition's.
-    pub hidden: &'a (dyn Fn(&str) -> Result<bool> + Sync),
-    /// Whether the file lies in the table's location, which no other table shares.
-    pub in_location: &'a (dyn Fn(&str) -> Result<bool> + Sync),
-    /// When a metadata file of this table, without a version in its name, says that the table was last updated, in milliseconds
-    /// since the epoch. `None`: it was not looked into.
-    pub last_updated_ms: &'a (dyn Fn(&str) -> Option<i64> + Sync),
+}
+
+/// What was read of unreferenced files.
+#[derive(Debug, Default)]
+pub struct OrphanContents {
+    /// When metadata files of this table, without a version in their names, say that the table was last updated, in milliseconds
+    /// since the epoch, by path. Others were not looked into.
+    pub last_updated_ms: HashMap<String, i64>,
     /// Whether everything that Flink checkpoints refer to is known.
     pub checkpoints_known: bool,
 }
 
-/// Judges a file that no retained metadata refers to.
-pub fn judge(file: &ListedFile, rules: &OrphanRules, evidence: &Evidence<'_>) -> Result<Verdict> {
-    if file.path.ends_with('/') {
-        return Ok(Verdict::Keep(Kept::DirectoryMarker));
-    }
-    let subject = checksum_subject(&file.path);
-    let path = subject.as_deref().unwrap_or(&file.path);
-    let garbage = match garbage(path, rules, evidence)? {
-        Ok(garbage) => garbage,
-        Err(kept) => return Ok(Verdict::Keep(kept)),
-    };
-    let Some(modified_ms) = file.last_modified_ms.filter(|ms| *ms > 0 && *ms <= rules.now_ms) else {
-        return Ok(Verdict::Keep(Kept::UnknownAge));
-    };
-    let old = rules.older(modified_ms, rules.unproven_min_age_ms);
-    let external = !(evidence.in_location)(&file.path)?;
-    // Copies of a table's files have the same names.
-    let by_name = matches!(garbage, Garbage::RunOver | Garbage::WriterCommittedPast | Garbage::FellOutOfMetadataLog);
-    let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
-    if by_name && (evidence.hidden)(directory)? {
-        return Ok(Verdict::Keep(Kept::Hidden));
-    }
-    Ok(match garbage {
-        Garbage::RunOver if !file_names::is_of_a_run(file_name(path)) => Verdict::Keep(Kept::Foreign),
-        // Runs of earlier versions did not say which table they worked on. External directories that another known table has are not
-        // even listed, and all of them are asked; against one that is not known stand the path's form and the long age.
-        Garbage::RunOver if external && evidence.names.is_path_of_a_run(path) => {
-            if old {
-                Verdict::Remove(Garbage::RunOver)
-            } else {
-                Verdict::Keep(Kept::Unproven)
-            }
-        }
-        Garbage::Unproven | Garbage::RunOver if external => Verdict::Keep(Kept::ExternalDirectory),
-        Garbage::Unproven if (evidence.hidden)(path)? => Verdict::Keep(Kept::Hidden),
-        Garbage::Unproven if !file_names::is_of_a_table(file_name(path)) => Verdict::Keep(Kept::Foreign),
-        Garbage::Unproven if !old => Verdict::Keep(Kept::Unproven),
-        Garbage::Unproven if !evidence.checkpoints_known => Verdict::Keep(Kept::FlinkCheckpointUnreadable),
-        Garbage::Unproven => Verdict::Remove(Garbage::Unproven),
-        proven if rules.older(modified_ms, rules.older_than_ms) => Verdict::Remove(proven),
-        _ => Verdict::Keep(Kept::TooYoung),
+/// What a file may come to, by its name, place and age alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prospect {
+    /// It stays, whatever else is found out.
+    Stays(KeepReason),
+    /// It goes unless something needs it.
+    Likely,
+    /// It stays for this reason unless more comes to light.
+    Unlikely(KeepReason),
+}
+
+pub fn prospect(file: &ListedFile, evidence: &Evidence<'_>) -> Result<Prospect> {
+    let is_old = evidence.rules.modified_ms(file).is_some_and(|ms| evidence.rules.may_go(ms));
+    Ok(match PlacedFile::of(file, evidence)?.judge_by_name() {
+        Ok(_) if is_old => Prospect::Likely,
+        Ok(_) => Prospect::Stays(KeepReason::TooYoung),
+        Err(kept) if is_old && kept.awaits_proof() => Prospect::Unlikely(kept),
+        Err(kept) => Prospect::Stays(kept),
     })
 }
 
-fn behind_the_log(is_behind: bool) -> Garbage {
-    if is_behind { Garbage::FellOutOfMetadataLog } else { Garbage::Unproven }
+/// Judges a file that no retained metadata refers to, once everything was searched: why it may go, or why it stays.
+pub fn judge(
+    file: &ListedFile,
+    evidence: &Evidence<'_>,
+    contents: &OrphanContents,
+) -> Result<Result<Garbage, KeepReason>> {
+    let placed = PlacedFile::of(file, evidence)?;
+    let dated = contents.last_updated_ms.get(placed.subject.as_ref());
+    let judged = match (placed.judge_by_name(), dated) {
+        (Err(KeepReason::MetadataVersionUnknown), Some(updated_ms)) => {
+            evidence.names.dated_metadata_file(*updated_ms).and_then(|garbage| placed.weigh(garbage))
+        }
+        (judged, _) => judged,
+    };
+    Ok(match judged {
+        Ok(Garbage::Unproven) if !contents.checkpoints_known => Err(KeepReason::FlinkCheckpointUnreadable),
+        judged => judged,
+    })
 }
 
-/// Which kind of garbage a file is, whatever its age, or why it goes at no age.
-fn garbage(path: &str, rules: &OrphanRules, evidence: &Evidence<'_>) -> Result<Result<Garbage, Kept>> {
-    let name = file_name(path);
-    if name == "version-hint.text" {
-        return Ok(Err(Kept::VersionHint));
+/// A file, and what its path says of it.
+struct PlacedFile<'a> {
+    file: &'a ListedFile,
+    evidence: &'a Evidence<'a>,
+    /// The path by which it is judged: a checksum's is that of the file it belongs to.
+    subject: Cow<'a, str>,
+    key: Fingerprint,
+    /// Outside of the table's location, which no other table shares.
+    is_external: bool,
+    is_hidden: bool,
+    in_hidden_directory: bool,
+}
+
+impl<'a> PlacedFile<'a> {
+    fn of(file: &'a ListedFile, evidence: &'a Evidence<'a>) -> Result<Self> {
+        let subject = checksum_subject(&file.path).map_or(Cow::Borrowed(file.path.as_str()), Cow::Owned);
+        let path = CanonicalPath::parse(&subject)?;
+        let directory = CanonicalPath::parse(subject.rsplit_once('/').map_or("", |(directory, _)| directory));
+        Ok(Self {
+            key: Fingerprint::of_text(path.as_str()),
+            is_external: evidence.scope.directory(&path) != Some(0),
+            is_hidden: evidence.scope.hides(&path),
+            in_hidden_directory: directory.map_or(true, |directory| evidence.scope.hides(&directory)),
+            file,
+            evidence,
+            subject,
+        })
     }
-    if evidence.names.is_flink_checkpoint(path) {
-        return Ok(Err(Kept::FlinkCheckpoint));
-    }
-    if file_names::is_metadata_file(name) {
-        return Ok(match evidence.names.metadata_file(name) {
-            Err(Kept::MetadataVersionUnknown) if (evidence.once_referenced)(path)? => Ok(Garbage::OnceReferenced),
-            Err(Kept::MetadataVersionUnknown) => match (evidence.last_updated_ms)(path) {
-                Some(updated_ms) => evidence.names.dated_metadata_file(updated_ms).map(behind_the_log),
-                None => Err(Kept::MetadataVersionUnknown),
-            },
-            Err(kept) => Err(kept),
-            Ok(is_behind) => Ok(behind_the_log(is_behind)),
-        });
-    }
-    if let Some(run) = RunId::from_file_name(path) {
-        let over = !(evidence.is_active)(run) && run.started_ms().saturating_add(rules.run_timeout_ms) < rules.now_ms;
-        if !over {
-            return Ok(Err(Kept::ActiveRun));
+
+    fn judge_by_name(&self) -> Result<Garbage, KeepReason> {
+        if self.file.path.ends_with('/') {
+            return Err(KeepReason::DirectoryMarker);
         }
-        if RunId::may_be_for(path, evidence.names.table) {
-            return Ok(Ok(Garbage::RunOver));
+        self.weigh(self.garbage()?)
+    }
+
+    /// Which kind of garbage the file is, whatever its age, or why it goes at no age.
+    fn garbage(&self) -> Result<Garbage, KeepReason> {
+        let Evidence { rules, names, progress, once_referenced, is_active, .. } = self.evidence;
+        let (path, name) = (self.subject.as_ref(), file_name(&self.subject));
+        if name == "version-hint.text" {
+            return Err(KeepReason::VersionHint);
+        }
+        if names.is_flink_checkpoint(path) {
+            return Err(KeepReason::FlinkCheckpoint);
+        }
+        let once_referenced = once_referenced.iter().any(|files| files.contains_fingerprint(self.key));
+        if file_names::is_metadata_file(name) {
+            return match names.metadata_file(name) {
+                Err(KeepReason::MetadataVersionUnknown) if once_referenced => Ok(Garbage::OnceReferenced),
+                judged => judged,
+            };
+        }
+        if let Some(run) = RunId::from_file_name(path) {
+            let over = run.started_ms().saturating_add(rules.run_timeout_ms) < rules.now_ms;
+            if !over || is_active(run) {
+                return Err(KeepReason::ActiveRun);
+            }
+            if RunId::may_be_for(path, names.table) {
+                return Ok(Garbage::RunOver);
+            }
+        }
+        Ok(if once_referenced {
+            Garbage::OnceReferenced
+        } else if progress.is_past(path) {
+            Garbage::WriterCommittedPast
+        } else {
+            Garbage::Unproven
+        })
+    }
+
+    /// Whether garbage of this kind goes, by the file's age and place.
+    fn weigh(&self, garbage: Garbage) -> Result<Garbage, KeepReason> {
+        let Evidence { rules, names, .. } = self.evidence;
+        let modified_ms = rules.modified_ms(self.file).ok_or(KeepReason::UnknownAge)?;
+        let old = rules.older(modified_ms, rules.unproven_min_age_ms);
+        let name = file_name(&self.subject);
+        match garbage {
+            // Copies of a table's files have the same names.
+            Garbage::RunOver | Garbage::WriterCommittedPast | Garbage::FellOutOfMetadataLog
+                if self.in_hidden_directory =>
+            {
+                Err(KeepReason::Hidden)
+            }
+            Garbage::RunOver if !file_names::is_of_a_run(name) => Err(KeepReason::Foreign),
+            // Runs of earlier versions did not say which table they worked on. External directories that another known table has are
+            // not even listed, and all of them are asked; against one that is not known stand the path's form and the long age.
+            Garbage::RunOver if self.is_external && names.is_path_of_a_run(&self.subject) => {
+                if old {
+                    Ok(garbage)
+                } else {
+                    Err(KeepReason::Unproven)
+                }
+            }
+            Garbage::Unproven | Garbage::RunOver if self.is_external => Err(KeepReason::ExternalDirectory),
+            Garbage::Unproven if self.is_hidden => Err(KeepReason::Hidden),
+            Garbage::Unproven if !file_names::is_of_a_table(name) => Err(KeepReason::Foreign),
+            Garbage::Unproven => {
+                if old {
+                    Ok(garbage)
+                } else {
+                    Err(KeepReason::Unproven)
+                }
+            }
+            _ if rules.older(modified_ms, rules.older_than_ms) => Ok(garbage),
+            _ => Err(KeepReason::TooYoung),
         }
     }
-    Ok(Ok(if (evidence.once_referenced)(path)? {
-        Garbage::OnceReferenced
-    } else if evidence.progress.is_past(path) {
-        Garbage::WriterCommittedPast
-    } else {
-        Garbage::Unproven
-    }))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Which unreferenced files are candidates at all, and that none of them hides the others.
 
-use icewright::plan::remove_orphan_files::{Garbage, Kept};
+use icewright::plan::remove_orphan_files::{Garbage, KeepReason};
 use icewright::run_id::RunId;
 use serde_json::json;
 use uuid::Uuid;
@@ -25,7 +25,7 @@ async fn what_a_run_left_in_an_external_data_directory_goes_unless_another_table
     world.neighbours.clear();
     world.elsewhere = Needed(Some(vec![left.clone()]));
     let report = world.remove_orphans().await;
-    assert_eq!(files(&report.kept, Kept::ReferencedElsewhere), 1);
+    assert_eq!(files(&report.kept, KeepReason::ReferencedElsewhere), 1);
     world.elsewhere = Needed(Some(Vec::new()));
     let report = world.remove_orphans().await;
     assert_eq!(files(&report.removable, Garbage::RunOver), 1, "{report:?}");
@@ -48,7 +48,7 @@ async fn archives_and_exports_below_the_table_are_no_garbage_of_it() {
     foreign.iter().for_each(|name| world.file(name, 30 * DAY));
     world.file("data/a4_7_data.0.parq", 30 * DAY);
     let report = world.remove_orphans().await;
-    assert_eq!((files(&report.kept, Kept::Foreign), files(&report.removable, Garbage::Unproven)), (7, 1));
+    assert_eq!((files(&report.kept, KeepReason::Foreign), files(&report.removable, Garbage::Unproven)), (7, 1));
     assert!(foreign.iter().all(|name| world.exists(name)));
     assert!(!world.exists("data/a4_7_data.0.parq"), "Impala's");
 }
@@ -61,7 +61,7 @@ async fn files_that_stay_never_hide_those_that_can_go() {
     (0..5).for_each(|i| world.file(&format!("data/z{i}.parquet"), 30 * DAY));
     world.candidates_max = 5;
     let report = world.remove_orphans().await;
-    assert_eq!((files(&report.kept, Kept::Foreign), files(&report.kept, Kept::Hidden)), (50, 50));
+    assert_eq!((files(&report.kept, KeepReason::Foreign), files(&report.kept, KeepReason::Hidden)), (50, 50));
     assert_eq!((files(&report.removable, Garbage::Unproven), report.deleted.len()), (5, 1), "{report:?}");
 }
 
@@ -81,7 +81,7 @@ async fn what_is_proven_goes_however_many_files_stay() {
     world.candidates_max = 15;
     for _ in 0..300 {
         let report = world.remove_orphans().await;
-        assert!(files(&report.kept, Kept::Foreign) <= 21, "{report:?}");
+        assert!(files(&report.kept, KeepReason::Foreign) <= 21, "{report:?}");
         world.now_ms += 1;
     }
     assert!(!world.exists("data/zz.parquet"), "files that other tables need hide nothing");
@@ -89,7 +89,7 @@ async fn what_is_proven_goes_however_many_files_stay() {
     assert!(world.left().iter().any(|p| p.contains("snap-1-")), "it may prove something about files left out");
     world.candidates_max = 22;
     let report = world.remove_orphans().await;
-    assert_eq!(files(&report.kept, Kept::Foreign), 20);
+    assert_eq!(files(&report.kept, KeepReason::Foreign), 20);
     assert!(!world.left().iter().any(|p| p.contains("snap-1-")), "{report:?}");
     world.assert_readable(2);
 }
@@ -109,5 +109,8 @@ async fn metadata_files_named_by_a_uuid_alone_go_by_what_they_say() {
     let gone = [1, 2, 3, 4].map(|n| !world.exists(&name(n)));
     assert_eq!(gone, [true, true, false, false]);
     assert_eq!(files(&report.removable, Garbage::FellOutOfMetadataLog), 1);
-    assert_eq!((files(&report.kept, Kept::NewerMetadata), files(&report.kept, Kept::MetadataVersionUnknown)), (1, 2));
+    assert_eq!(
+        (files(&report.kept, KeepReason::NewerMetadata), files(&report.kept, KeepReason::MetadataVersionUnknown)),
+        (1, 2)
+    );
 }

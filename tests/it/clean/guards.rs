@@ -11,7 +11,7 @@ use futures::stream::BoxStream;
 use icewright::clean::{ExpireOutcome, Needs, OrphanRequest, Suspects, remove_orphan_files};
 use icewright::clock::{Clock, SystemClock};
 use icewright::error::Result;
-use icewright::plan::remove_orphan_files::{Garbage, Kept};
+use icewright::plan::remove_orphan_files::{Garbage, KeepReason};
 use icewright::storage::{Store, StoreRef, StoreWriter};
 use icewright::table::ListedFile;
 use icewright::testing::{Operation, StoreFault};
@@ -307,7 +307,7 @@ async fn a_listing_that_strays_outside_of_the_table() {
     ];
     let report = remove_listed(&world, &listed).await;
     assert_eq!(world.store.deleted(), [at("data/orphan.parquet")]);
-    assert_eq!(report.kept.get(&Kept::OutsideTable).map(|t| t.files), Some(4));
+    assert_eq!(report.kept.get(&KeepReason::OutsideTable).map(|t| t.files), Some(4));
 }
 
 #[tokio::test]
@@ -322,7 +322,7 @@ async fn a_listed_path_that_cannot_be_compared() {
 async fn a_marker_of_a_directory_is_not_a_file() {
     let world = table().await;
     let report = remove_listed(&world, &["data/a.parquet", "data/", "data/old/"]).await;
-    assert_eq!(report.kept.get(&Kept::DirectoryMarker).map(|t| t.files), Some(2));
+    assert_eq!(report.kept.get(&KeepReason::DirectoryMarker).map(|t| t.files), Some(2));
     assert!(world.store.deleted().is_empty());
 }
 
@@ -342,7 +342,10 @@ async fn what_another_table_needs_stays_whatever_proves_it_garbage_here() {
     world.file("data/ours.parquet", 3 * DAY);
     world.elsewhere = Needed(Some(vec![at("data/orphan.parquet")]));
     let report = world.remove_orphans().await;
-    assert_eq!((files(&report.kept, Kept::ReferencedElsewhere), files(&report.removable, Garbage::Unproven)), (1, 1));
+    assert_eq!(
+        (files(&report.kept, KeepReason::ReferencedElsewhere), files(&report.removable, Garbage::Unproven)),
+        (1, 1)
+    );
     assert!(world.exists("data/orphan.parquet") && !world.exists("data/ours.parquet"));
 }
 
@@ -351,7 +354,7 @@ async fn nothing_goes_while_another_table_cannot_be_read() {
     let mut world = table().await;
     world.elsewhere = Needed(None);
     let report = world.remove_orphans().await;
-    assert_eq!((files(&report.kept, Kept::NeighbourUnreadable), report.orphans.files), (1, 1));
+    assert_eq!((files(&report.kept, KeepReason::NeighbourUnreadable), report.orphans.files), (1, 1));
     assert_eq!(report.refused.map(|refused| refused.reason), Some("neighbour_unreadable"));
     assert!(world.exists("data/orphan.parquet") && report.deleted.is_empty());
 }
@@ -364,7 +367,7 @@ async fn what_engines_and_people_keep_beside_a_table_is_not_its_garbage() {
     kept.iter().for_each(|name| world.file(name, 30 * DAY));
     world.file("data/old.parquet", 30 * DAY);
     let report = world.remove_orphans().await;
-    assert_eq!((files(&report.kept, Kept::Hidden), files(&report.kept, Kept::Foreign)), (3, 2));
+    assert_eq!((files(&report.kept, KeepReason::Hidden), files(&report.kept, KeepReason::Foreign)), (3, 2));
     assert!(kept.iter().all(|name| world.exists(name)) && !world.exists("data/old.parquet"));
 }
 
@@ -380,7 +383,7 @@ async fn a_table_tells_which_files_it_needs_wherever_they_lie() {
     other.metadata["location"] = json!("s3://b/db");
     other.publish(HOUR);
     let own = ["s3://b/db/u/old.parquet", "s3://b/db/u/data/f", "s3://b/db/u/data/g", "s3://b/db/t/data/any.parquet"];
-    let mut suspects = Suspects::new(&other.table().await.loaded, own.map(|path| (path.to_owned(), 7))).unwrap();
+    let mut suspects = Suspects::new(&other.table().await.loaded, own.map(|path| (path.to_owned(), 7, None))).unwrap();
     suspects.spare(&needs).unwrap();
     let needed = suspects.into_answer(None).needed;
     assert_eq!(needed, [true, true, false, true], "retained, spelt otherwise, unknown, in the table's own folder");
@@ -400,7 +403,7 @@ async fn a_file_is_the_same_in_whatever_store_it_is_said_to_be() {
     let mut other = world.clone();
     other.metadata["location"] = json!("s3://bucket/db/u");
     other.publish(HOUR);
-    let own = ["s3://bucket/db/u/data/f", "s3://bucket/db/u/data/f2"].map(|path| (path.to_owned(), 7));
+    let own = ["s3://bucket/db/u/data/f", "s3://bucket/db/u/data/f2"].map(|path| (path.to_owned(), 7, None));
     let mut suspects = Suspects::new(&other.table().await.loaded, own).unwrap();
     suspects.spare(&needs).unwrap();
     assert_eq!(suspects.into_answer(None).needed, [true, false]);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use icewright::clean::{FileKind, Tally};
-use icewright::plan::remove_orphan_files::{Garbage, Kept};
+use icewright::plan::remove_orphan_files::{Garbage, KeepReason};
 use icewright::policy::Span;
 use icewright::testing::{Operation, StoreFault};
 use serde_json::json;
@@ -42,7 +42,7 @@ async fn old_garbage_goes_and_young_garbage_stays() {
     assert_eq!(report.error.map(|e| e.to_string()), None);
     assert_eq!((found.removable, found.kept), (report.removable.clone(), report.kept.clone()));
     assert_eq!(files(&report.removable, Garbage::Unproven), 3);
-    assert_eq!(files(&report.kept, Kept::Unproven), 1);
+    assert_eq!(files(&report.kept, KeepReason::Unproven), 1);
     assert_eq!(report.orphans, Tally { files: 4, bytes: 40 });
     assert_eq!(report.listed.files - report.referenced.files, 4);
     assert_eq!(report.deleted.get(&FileKind::Manifest), Some(&Tally { files: 1, bytes: 10 }));
@@ -82,7 +82,7 @@ async fn files_without_a_trustworthy_time_stay_and_are_counted() {
         world.store.set_last_modified(&at(name), time);
     }
     let report = world.remove_orphans().await;
-    assert_eq!((files(&report.kept, Kept::UnknownAge), report.deleted.len()), (3, 0));
+    assert_eq!((files(&report.kept, KeepReason::UnknownAge), report.deleted.len()), (3, 0));
 }
 
 #[tokio::test]
@@ -124,7 +124,7 @@ async fn slashes_schemes_and_hints_do_not_make_orphans() {
     world.file("metadata/version-hint.text", 9 * DAY);
     let report = world.remove_orphans().await;
     assert_eq!((report.removable.len(), report.refused, report.deleted.len()), (0, None, 0));
-    assert_eq!(files(&report.kept, Kept::VersionHint), 1);
+    assert_eq!(files(&report.kept, KeepReason::VersionHint), 1);
     assert!(world.exists("data/b.parquet") && world.exists("metadata/version-hint.text"));
 }
 
@@ -218,7 +218,7 @@ async fn old_metadata_of_another_table_proves_nothing() {
     world.file_of(&metadata_name(1), 9 * HOUR, foreign.clone());
     world.file_of(&metadata_name(2), 8 * HOUR, foreign);
     let report = world.remove_orphans().await;
-    assert_eq!((files(&report.kept, Kept::Unproven), report.deleted.len()), (3, 0));
+    assert_eq!((files(&report.kept, KeepReason::Unproven), report.deleted.len()), (3, 0));
     assert!(world.exists("data/a.parquet"));
 }
 
@@ -272,7 +272,7 @@ async fn metadata_files_behind_the_log_go_and_newer_ones_never() {
     assert_eq!(report.error.map(|e| e.to_string()), None);
     assert_eq!(files(&report.removable, Garbage::FellOutOfMetadataLog), 2, "0 and 1");
     assert_eq!(files(&report.removable, Garbage::Unproven), 1, "the other 2: an attempt that lost");
-    assert_eq!(files(&report.kept, Kept::NewerMetadata), 3, "beside the current 3, and after it");
+    assert_eq!(files(&report.kept, KeepReason::NewerMetadata), 3, "beside the current 3, and after it");
     assert!(!world.exists(&metadata_name(0)) && world.exists(&metadata_name(2)) && world.exists(&metadata_name(3)));
     assert!(!world.exists(&name(2)) && world.exists(&name(3)) && world.exists(&name(9)));
 }
@@ -295,7 +295,7 @@ async fn a_flink_checkpoint_keeps_its_manifest_and_its_data() {
     let manifest = format!("metadata/{JOB}-00000-0-12-00001.avro");
     let world = checkpointed(&manifest).await;
     let report = world.remove_orphans().await;
-    assert_eq!(files(&report.kept, Kept::FlinkCheckpoint), 2);
+    assert_eq!(files(&report.kept, KeepReason::FlinkCheckpoint), 2);
     assert!(world.exists(&manifest) && world.exists("data/checkpointed.parquet"));
     assert!(!world.exists("data/other.parquet"));
 }
@@ -314,7 +314,7 @@ async fn an_unreadable_checkpoint_holds_back_everything_unproven() {
     let world = checkpointed(&manifest).await;
     world.faulty.inject_on(&manifest, Operation::Read, 0..9, StoreFault::fail());
     let report = world.remove_orphans().await;
-    assert_eq!((files(&report.kept, Kept::FlinkCheckpointUnreadable), report.deleted.len()), (2, 0));
+    assert_eq!((files(&report.kept, KeepReason::FlinkCheckpointUnreadable), report.deleted.len()), (2, 0));
 }
 
 /// Commits a snapshot with these files when asked to.
@@ -345,7 +345,7 @@ async fn a_file_committed_after_the_listing_is_spared() {
         racing_commit(&world, 3, vec!["data/slow.parquet".into()]),
     );
     let report = world.remove_orphans().await;
-    assert_eq!(files(&report.kept, Kept::ReferencedMeanwhile), 1, "{report:?}");
+    assert_eq!(files(&report.kept, KeepReason::ReferencedMeanwhile), 1, "{report:?}");
     assert!(world.exists("data/slow.parquet") && !world.exists("data/orphan.parquet"));
 }
 
@@ -356,7 +356,7 @@ async fn files_committed_between_two_batches_are_spared() {
     let commit = racing_commit(&world, 3, vec!["data/0010.parquet".into(), "data/1099.parquet".into()]);
     world.faulty.inject(Operation::Delete, 0..1, commit);
     let report = world.remove_orphans().await;
-    assert_eq!(files(&report.kept, Kept::ReferencedMeanwhile), 1, "the look before the second batch");
+    assert_eq!(files(&report.kept, KeepReason::ReferencedMeanwhile), 1, "the look before the second batch");
     assert!(world.exists("data/1099.parquet"));
 }
 
@@ -388,7 +388,7 @@ async fn one_run_takes_a_bounded_number_and_the_next_goes_on() {
     for (left, taken) in [(15, 10), (5, 10), (0, 5)] {
         let report = world.remove_orphans().await;
         assert_eq!(report.orphans.files, left + taken, "the totals are known all the same");
-        assert_eq!(files(&report.kept, Kept::RunLimit), left);
+        assert_eq!(files(&report.kept, KeepReason::RunLimit), left);
         assert_eq!(report.deleted.values().map(|t| t.files).sum::<u64>(), taken);
     }
     world.assert_readable(2);
@@ -403,7 +403,7 @@ async fn failed_deletions_keep_what_proves_them() {
     world.faulty.inject_on("data/a.parquet", Operation::Delete, 0..1, StoreFault::fail());
     let report = world.remove_orphans().await;
     assert_eq!(report.failed.get(&FileKind::Other), Some(&Tally { files: 1, bytes: 10 }));
-    assert_eq!(files(&report.kept, Kept::ContentNotDeleted), 2, "its manifest and its list");
+    assert_eq!(files(&report.kept, KeepReason::ContentNotDeleted), 2, "its manifest and its list");
     let next = world.remove_orphans().await;
     assert_eq!((next.failed.len(), files(&next.removable, Garbage::OnceReferenced)), (0, 3));
     assert!(!world.exists("data/a.parquet"));
@@ -419,7 +419,7 @@ async fn an_external_data_directory_loses_only_what_is_proven() {
     world.file("s3://shared/data/whose.parquet", 99 * DAY);
     world.forget(&[1], 4 * HOUR);
     let report = world.remove_orphans().await;
-    assert_eq!(files(&report.kept, Kept::ExternalDirectory), 1);
+    assert_eq!(files(&report.kept, KeepReason::ExternalDirectory), 1);
     assert!(!world.exists("s3://shared/data/a.parquet") && world.exists("s3://shared/data/whose.parquet"));
     world.assert_readable(2);
 }
@@ -447,7 +447,10 @@ async fn a_backlog_of_metadata_files_goes_first_and_alone() {
     let report = world.remove_orphans().await;
     assert_eq!(report.error.map(|e| e.to_string()), None);
     assert_eq!(report.deleted.keys().copied().collect::<Vec<_>>(), [FileKind::MetadataFile]);
-    assert_eq!((report.deleted[&FileKind::MetadataFile].files, files(&report.kept, Kept::RunLimit)), (10_000, 51));
+    assert_eq!(
+        (report.deleted[&FileKind::MetadataFile].files, files(&report.kept, KeepReason::RunLimit)),
+        (10_000, 51)
+    );
     assert!(world.exists("data/orphan.parquet"), "some of the 50 left might tell of another table");
     world.remove_orphans().await;
     assert!(!world.exists("data/orphan.parquet"));
@@ -462,7 +465,7 @@ async fn a_list_that_is_never_explained_costs_no_walk_over_the_whole_log() {
     }
     world.file(&format!("metadata/snap-99-1-{OPERATION}.avro"), 23 * HOUR);
     let report = world.remove_orphans().await;
-    assert_eq!((files(&report.kept, Kept::Unproven), report.deleted.len()), (1, 0));
+    assert_eq!((files(&report.kept, KeepReason::Unproven), report.deleted.len()), (1, 0));
     assert_eq!(
         world.faulty.count(Operation::Read) - 40,
         2,

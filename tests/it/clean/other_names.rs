@@ -1,7 +1,7 @@
 //! One file, two names: links, mounts, aliases and spellings. What is live by one name never goes by the other.
 
 use icewright::clean::{ExpireOutcome, Needs, Suspects};
-use icewright::plan::remove_orphan_files::{Garbage, Kept};
+use icewright::plan::remove_orphan_files::{Garbage, KeepReason};
 use icewright::run_id::RunId;
 use icewright::schedule::run_table::CleanUpReport;
 use icewright::testing::{Operation, StoreFault};
@@ -109,7 +109,7 @@ async fn names_that_engines_repeat_keep_one_file_and_not_the_whole_table() {
     world.file("data/orphan.parquet", 2 * DAY);
     let report = world.remove_orphans().await;
     assert!(report.refused.is_none() && report.error.is_none(), "{report:?}");
-    assert_eq!((files(&report.kept, Kept::OtherName), files(&report.removable, Garbage::Unproven)), (1, 2));
+    assert_eq!((files(&report.kept, KeepReason::OtherName), files(&report.removable, Garbage::Unproven)), (1, 2));
     assert!(world.exists(&same), "it has the size of the live one, and may be that");
     assert!(!world.exists(&larger), "a file of another size is another file");
     world.assert_readable(1);
@@ -257,7 +257,7 @@ async fn a_table_needs_its_files_by_whatever_name_another_table_finds_them() {
     let mut other = world.clone();
     other.metadata["location"] = json!("s3://b/warehouse/u");
     other.publish(HOUR);
-    let own = [1, 2].map(|number| (format!("s3://b/warehouse/u/data/{}", unique(number)), 7));
+    let own = [1, 2].map(|number| (format!("s3://b/warehouse/u/data/{}", unique(number)), 7, None));
     let mut suspects = Suspects::new(&other.table().await.loaded, own).unwrap();
     suspects.spare(&needs).unwrap();
     let referenced = suspects.into_answer(None).needed;
@@ -276,9 +276,11 @@ async fn a_table_needs_a_local_file_that_it_reaches_by_a_link_of_another_name() 
     other.metadata["location"] = json!("file:///wh/t");
     other.publish(HOUR);
     world.file("file:///wh/t/data/orphan.parquet", DAY);
-    let own = ["theirs", "orphan"].map(|name| (format!("file:///wh/t/data/{name}.parquet"), 7));
+    let own = ["theirs", "orphan"].map(|name| format!("file:///wh/t/data/{name}.parquet"));
     let other = other.table().await;
-    let mut suspects = Suspects::new(&other.loaded, own).unwrap().identified(&other.store).await.unwrap();
+    let identities = other.store.identities(&own).await.unwrap();
+    let own = own.into_iter().zip(identities).map(|(path, identity)| (path, 7, identity));
+    let mut suspects = Suspects::new(&other.loaded, own).unwrap();
     suspects.spare(&needs).unwrap();
     assert_eq!(suspects.into_answer(None).needed, [true, false]);
 }
@@ -292,6 +294,6 @@ async fn a_flink_checkpoint_keeps_its_data_by_another_name() {
     world.file_of(&manifest, 10 * DAY, bytes);
     world.file(&format!("data/{name}"), 10 * DAY);
     let report = world.remove_orphans().await;
-    assert_eq!(files(&report.kept, Kept::FlinkCheckpoint), 2, "{report:?}");
+    assert_eq!(files(&report.kept, KeepReason::FlinkCheckpoint), 2, "{report:?}");
     assert!(world.exists(&format!("data/{name}")) && !world.exists("data/other.parquet"));
 }

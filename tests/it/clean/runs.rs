@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use icewright::plan::remove_orphan_files::{Garbage, Kept};
+use icewright::plan::remove_orphan_files::{Garbage, KeepReason};
 use icewright::policy::Span;
 use icewright::run_id::RunId;
 use uuid::Uuid;
@@ -26,7 +26,7 @@ async fn runs_that_are_over_leave_provable_garbage() {
     world.file(&name(active), 8 * HOUR);
     world.file(&name(recent), 50 * MINUTE);
     let report = world.remove_orphans().await;
-    assert_eq!((files(&report.removable, Garbage::RunOver), files(&report.kept, Kept::ActiveRun)), (1, 2));
+    assert_eq!((files(&report.removable, Garbage::RunOver), files(&report.kept, KeepReason::ActiveRun)), (1, 2));
     assert!(!world.exists(&name(over)) && world.exists(&name(active)) && world.exists(&name(recent)));
 }
 
@@ -45,7 +45,7 @@ async fn a_run_that_has_just_written_a_file_may_have_a_commit_on_its_way_however
         let report = world.remove_orphans().await;
         for (garbage, kept) in [(&found.removable, &found.kept), (&report.removable, &report.kept)] {
             let expected = if goes { (2, 0) } else { (0, 2) };
-            assert_eq!((files(garbage, Garbage::RunOver), files(kept, Kept::ActiveRun)), expected);
+            assert_eq!((files(garbage, Garbage::RunOver), files(kept, KeepReason::ActiveRun)), expected);
         }
         assert_eq!((world.exists(&output), world.exists(&list)), (!goes, !goes));
     }

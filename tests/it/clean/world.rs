@@ -11,7 +11,7 @@ use iceberg::spec::{
 use iceberg::{NamespaceIdent, TableIdent};
 use icewright::catalog::TableHandle;
 use icewright::clean::{
-    Answer, CANDIDATES_PER_RUN, Elsewhere, ExpireReport, OrphanReport, OrphanRequest, Refused, Suspects,
+    CANDIDATES_PER_RUN, Elsewhere, ExpireReport, NeighbourAnswer, OrphanReport, OrphanRequest, Refused, Suspects,
     expire_snapshots, find_orphan_files, remove_orphan_files,
 };
 use icewright::clock::{Clock, SystemClock};
@@ -50,7 +50,7 @@ pub(super) struct Needed(pub(super) Option<Vec<String>>);
 
 #[async_trait::async_trait]
 impl Elsewhere for Needed {
-    async fn referenced(&self, mut suspects: Suspects) -> Answer {
+    async fn referenced(&self, mut suspects: Suspects) -> NeighbourAnswer {
         let refused = || Refused::new("neighbour_unreadable", "another table cannot be read".into());
         let needed = self.0.clone().unwrap_or_default();
         needed.iter().for_each(|path| suspects.spare_file(path).expect("a valid path"));

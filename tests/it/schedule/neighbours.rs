@@ -7,7 +7,7 @@ use futures::future::join_all;
 use icewright::action::Outcome;
 use icewright::clean::{ExpireReport, OrphanReport, Refused};
 use icewright::error::{Error, ErrorKind};
-use icewright::plan::remove_orphan_files::Kept;
+use icewright::plan::remove_orphan_files::KeepReason;
 use icewright::schedule::fleet::{Fleet, Member};
 use icewright::schedule::plan_table::{ActionPlan, plan_table};
 use icewright::schedule::run_table::{CleanUpReport, Run, StepReport, Subject, clean_up_step};
@@ -69,7 +69,11 @@ async fn nothing_goes_while_a_catalog_answers_wrongly_and_the_refusal_names_what
         assert!(refused.detail.contains("ignore-unreadable"), "the cure: {}", refused.detail);
         assert!(lake.has(&litter) && lake.store.deleted().is_empty(), "{what}");
         assert_eq!(report.orphan_outcome(), Outcome::Skipped, "{what}");
-        assert_eq!(orphans(&report).kept.get(&Kept::NeighbourUnreadable).map(|tally| tally.files), Some(1), "{what}");
+        assert_eq!(
+            orphans(&report).kept.get(&KeepReason::NeighbourUnreadable).map(|tally| tally.files),
+            Some(1),
+            "{what}"
+        );
         assert_eq!(report.refusal().map(|refusal| refusal.reason), Some("neighbour_unreadable"), "{what}");
     }
 }
@@ -270,7 +274,7 @@ async fn a_neighbour_is_looked_at_after_the_file_was_found_however_short_before_
     let fleet = fleet(vec![("lake", member(&lake, |_, _| None))], POLICY);
     lake.import("u", &litter).await;
     let report = clean(&lake, &fleet, "lake.db.t").await;
-    assert_eq!(orphans(&report).kept.get(&Kept::ReferencedElsewhere).map(|tally| tally.files), Some(1));
+    assert_eq!(orphans(&report).kept.get(&KeepReason::ReferencedElsewhere).map(|tally| tally.files), Some(1));
     assert!(lake.has(&litter) && !lake.has(&second));
     // Everything is known now, and another table takes another file at once.
     let third = lake.litter("t");
