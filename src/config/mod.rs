@@ -28,8 +28,7 @@ pub use secret::{Secret, SecretText};
 pub use traces::TracesConfig;
 
 use crate::error::{Context, Result};
-use crate::policy::{PolicySet, ResolvedPolicy};
-use crate::table::TableName;
+use crate::policy::PolicySet;
 
 /// A configuration file's size at most.
 const FILE_MAX_BYTES: u64 = 16 << 20;
@@ -251,20 +250,13 @@ impl Config {
 
     /// Validates the text of a file. Paths of secrets are taken relative to the folder of `file`, which is not read.
     pub fn parse(file: &str, text: &str) -> Result<Loaded, Problems> {
-        let mut diagnostics = problem::Diagnostics::new(file, text);
-        let base = Path::new(file).parent().unwrap_or(Path::new(""));
-        let config = file::read(&mut diagnostics, text, base);
+        let diagnostics = problem::Diagnostics::new(file, text);
+        let config = file::read(&diagnostics, text);
         let failed = diagnostics.has_errors();
         let problems = diagnostics.finish();
         match config {
             Some(config) if !failed => Ok(Loaded { config, warnings: problems, source: None }),
             _ => Err(Problems(problems)),
         }
-    }
-
-    /// What is wanted for a table; `None` if no policy names it, and it is then not maintained.
-    /// [`crate::error::ErrorKind::Config`] if the policies that meet on this table contradict each other.
-    pub fn policy_for(&self, name: &TableName) -> Result<Option<ResolvedPolicy>> {
-        self.policies.resolve(name)
     }
 }

@@ -14,9 +14,9 @@ use std::time::Duration;
 pub use check::{Finding, Severity, check};
 pub use human::human_duration;
 pub use resolve::{PolicySet, ResolvedPolicy, SettingValue};
-pub use schedule::{COMMIT_INTERVAL_FALLBACK, commit_interval, time_zone};
+pub use schedule::time_zone;
 pub use select::{Specificity, TablePattern, TablePatterns};
-pub use setting::{Layer, Origin, Place, Placed, Setting};
+pub use setting::{Layer, Origin, Place, Placed, Setting, SettingReader, key};
 
 /// A length of time, or a multiple of the table's commit interval (`"3x"`).
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -46,6 +46,16 @@ pub enum CommitInterval {
     Fixed(Duration),
     /// Inferred from the table's own snapshots.
     Auto,
+}
+
+impl CommitInterval {
+    /// As configured, else as `inferred`.
+    pub fn resolve(self, inferred: Duration) -> Duration {
+        match self {
+            Self::Fixed(interval) => interval,
+            Self::Auto => inferred,
+        }
+    }
 }
 
 /// When runs start.

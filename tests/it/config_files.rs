@@ -25,7 +25,7 @@ pub(crate) fn parse(text: &str) -> Loaded {
 
 pub(crate) fn resolve(config: &Config, table: &str) -> ResolvedPolicy {
     let name: TableName = table.parse().expect("a table name");
-    config.policy_for(&name).expect("no contradiction").expect("a policy")
+    config.policies.resolve(&name).expect("no contradiction").expect("a policy")
 }
 
 /// The example of the design, word for word.
@@ -69,7 +69,7 @@ fn the_example_means_what_it_says() {
             format: Some("%Y-%m-%d %H".into())
         }
     );
-    assert_eq!(config.policy_for(&"lake.other.t".parse().expect("name")).expect("no contradiction"), None);
+    assert_eq!(config.policies.resolve(&"lake.other.t".parse().expect("name")).expect("no contradiction"), None);
 }
 
 #[test]
@@ -275,8 +275,8 @@ fn policies_that_contradict_each_other_only_on_one_table_stop_that_table() {
                 [[policies]]\nname = 'a'\ntables = ['lake.x*.*']\nrewrite-data-files.target-file-size = '64MiB'\n\
                 [[policies]]\nname = 'b'\ntables = ['lake.*z.*']\nrewrite-data-files.min-file-size = '100MiB'\n";
     let config = parse(text).config;
-    assert!(config.policy_for(&"lake.x.t".parse().expect("name")).expect("fine").is_some());
-    let error = config.policy_for(&"lake.xz.t".parse().expect("name")).expect_err("contradiction").to_string();
+    assert!(config.policies.resolve(&"lake.x.t".parse().expect("name")).expect("fine").is_some());
+    let error = config.policies.resolve(&"lake.xz.t".parse().expect("name")).expect_err("contradiction").to_string();
     assert!(error.contains("policy \"b\" line 9") && error.contains("policy \"a\" line 5"), "{error}");
 }
 
