@@ -10,6 +10,7 @@ use std::time::Duration;
 use reqwest::header::{AGE, DATE, HeaderMap};
 use tokio::time::Instant;
 
+use crate::backoff;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -100,7 +101,7 @@ impl Backoff {
         if attempt >= self.retries {
             return None;
         }
-        let doubled = self.first.saturating_mul(1u32.checked_shl(attempt).unwrap_or(u32::MAX)).min(self.longest);
+        let doubled = backoff::doubled(self.first, self.longest, attempt);
         // The low bits of a version 7 UUID are random, its high ones are the time.
         let share = u32::try_from(random % 500).unwrap_or(0);
         let varied = doubled * (1000 - share) / 1000;

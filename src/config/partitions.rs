@@ -15,8 +15,6 @@ use crate::policy::{
 const FORMS: &str = "write \"all\", { column = \"hour\", window = \"previous-hour\", format = \"%Y-%m-%d %H\" }, \
                      or a list of { column = \"dt\", older = \"7d\", format = \"%Y-%m-%d\" } with equal, older or newer";
 
-const WINDOWS: &[(&str, Window)] = &[("previous-hour", Window::PreviousHour), ("previous-day", Window::PreviousDay)];
-
 pub(super) fn read_partitions(item: &Item<'_>) -> Option<PartitionSelection> {
     match item.value {
         DeValue::String(text) if text == "all" => Some(PartitionSelection::All),
@@ -47,7 +45,7 @@ fn read_column(section: &mut Section<'_>) -> Option<String> {
 fn read_window(mut section: Section<'_>) -> Option<PartitionSelection> {
     let column = read_column(&mut section);
     let cure = "add window = \"previous-hour\" or \"previous-day\"";
-    let window = section.required("window", cure, |item| item.one_of(WINDOWS)).map(|placed| placed.value);
+    let window = section.required("window", cure, |item| item.one_of(Window::WORDS)).map(|placed| placed.value);
     let format = section.get("format", |item| {
         let format = item.string()?;
         let problem = window.and_then(|window| window_format_problem(window, &format));

@@ -18,14 +18,6 @@ use crate::policy::{
 /// Longest time between two runs, between two commits, and of the delay: ten years.
 const PERIOD_MAX: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
 
-const JOB_ORDERS: &[(&str, RewriteJobOrder)] = &[
-    ("none", RewriteJobOrder::None),
-    ("bytes-asc", RewriteJobOrder::BytesAsc),
-    ("bytes-desc", RewriteJobOrder::BytesDesc),
-    ("files-asc", RewriteJobOrder::FilesAsc),
-    ("files-desc", RewriteJobOrder::FilesDesc),
-];
-
 /// A table that is being read. Keys that were never asked for are reported by [`Section::finish`].
 pub(super) struct Section<'t> {
     pub(super) diagnostics: &'t Diagnostics<'t>,
@@ -337,7 +329,7 @@ impl SettingReader for Item<'_> {
     }
 
     fn rewrite_job_order(&self) -> Option<RewriteJobOrder> {
-        self.one_of(JOB_ORDERS)
+        self.one_of(RewriteJobOrder::WORDS)
     }
 
     fn partitions(&self) -> Option<PartitionSelection> {

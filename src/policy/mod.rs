@@ -172,6 +172,17 @@ pub enum RewriteJobOrder {
     FilesDesc,
 }
 
+impl RewriteJobOrder {
+    /// As the configuration says them.
+    pub const WORDS: &[(&str, Self)] = &[
+        ("none", Self::None),
+        ("bytes-asc", Self::BytesAsc),
+        ("bytes-desc", Self::BytesDesc),
+        ("files-asc", Self::FilesAsc),
+        ("files-desc", Self::FilesDesc),
+    ];
+}
+
 /// `partial-progress`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartialProgress {
@@ -214,6 +225,11 @@ pub enum Window {
     PreviousHour,
     /// The day before the current one.
     PreviousDay,
+}
+
+impl Window {
+    /// As the configuration says them.
+    pub const WORDS: &[(&str, Self)] = &[("previous-hour", Self::PreviousHour), ("previous-day", Self::PreviousDay)];
 }
 
 /// One condition on a partition value.

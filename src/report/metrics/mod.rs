@@ -220,11 +220,11 @@ impl Metrics {
 
     /// Shows what folded tables add up to. Done only when metrics are asked for, since each of these tables changes it.
     fn show_other_totals(&self) {
-        let (mut slots, folded) = (self.slots(), series::folded());
-        for catalog in slots.take_changed() {
-            let (labels, totals) = (Labels::of_others(&catalog), slots.totals(&catalog));
-            for ((definition, extra), total) in folded.iter().zip(totals) {
-                self.gauge(definition, &labels.with(extra.as_slice())).set(*total);
+        let (slots, folded) = (self.slots(), series::folded());
+        for (catalog, totals) in slots.totals() {
+            let labels = Labels::of_others(catalog);
+            for ((definition, extra), &total) in folded.iter().zip(&totals) {
+                self.gauge(definition, &labels.with(extra.as_slice())).set(total);
             }
             if let Some(sizes) = totals.get(folded.len()..).filter(|sizes| !sizes.is_empty()) {
                 self.sizes.set(&labels, sizes);
