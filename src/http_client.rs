@@ -85,7 +85,7 @@ pub(crate) fn duration_ms(properties: &HashMap<String, String>, key: &str, defau
 
 /// Waits between tries: doubling from `first` to `longest`, each varied by up to a half so that many clients spread.
 #[derive(Debug, Clone, Copy)]
-pub struct Backoff {
+pub struct RetryDelay {
     /// Tries after the first.
     pub retries: u32,
     /// Wait before the second try.
@@ -94,7 +94,7 @@ pub struct Backoff {
     pub longest: Duration,
 }
 
-impl Backoff {
+impl RetryDelay {
     /// The wait after failed try number `attempt` (from 0); `random` is any number. `None` if there is no further try.
     /// A wait that the server asked for is kept, as long as it is not absurd.
     pub fn wait(&self, attempt: u32, random: u128, retry_after: Option<Duration>) -> Option<Duration> {
@@ -190,13 +190,13 @@ mod tests {
 
     #[test]
     fn waits_double_up_to_a_limit_and_end() {
-        let backoff = Backoff { retries: 4, first: Duration::from_secs(1), longest: Duration::from_secs(5) };
+        let backoff = RetryDelay { retries: 4, first: Duration::from_secs(1), longest: Duration::from_secs(5) };
         let waits: Vec<_> = (0..5).map(|n| backoff.wait(n, 0, None).map(|d| d.as_millis())).collect();
         assert_eq!(waits, [Some(1000), Some(2000), Some(4000), Some(5000), None]);
         assert_eq!(backoff.wait(0, 250, None), Some(Duration::from_millis(750)), "spread by up to a half");
         assert_eq!(backoff.wait(0, 0, Some(Duration::from_secs(30))), Some(Duration::from_secs(30)));
         assert_eq!(backoff.wait(0, 0, Some(Duration::from_secs(86_400))), Some(Duration::from_secs(120)));
-        let endless = Backoff { retries: u32::MAX, ..backoff };
+        let endless = RetryDelay { retries: u32::MAX, ..backoff };
         assert_eq!(endless.wait(1_000_000, 0, None), Some(Duration::from_secs(5)));
     }
 

@@ -54,7 +54,6 @@ pub(super) fn token_rejected(status: u16) -> Option<Rejection> {
 /// What a catalog rejects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rejection {
-    /// The token (401, 419).
     Token,
     /// What the token's owner wants to do (403). Some catalogs say so of a token that is over, too.
     Right,
@@ -65,7 +64,7 @@ const SAID_MAX: usize = 1_000;
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Body {
+enum ErrorBody {
     Iceberg { error: Model },
     OAuth { error: String, error_description: Option<String> },
 }
@@ -107,12 +106,12 @@ fn missing_type(operation: &str) -> Option<&'static str> {
 /// The error that an unsuccessful answer to an operation stands for, with the type and message that its body gives.
 /// [`ErrorKind::NotFound`] only if the answer says so of the table, or of the namespace, that was asked for.
 pub(super) fn error_of(operation: &str, status: u16, body: &[u8]) -> Error {
-    let (said, kind_said) = match serde_json::from_slice::<Body>(body) {
-        Ok(Body::Iceberg { error }) => {
+    let (said, kind_said) = match serde_json::from_slice::<ErrorBody>(body) {
+        Ok(ErrorBody::Iceberg { error }) => {
             let kind = error.kind.unwrap_or_default();
             (format!(" {kind}: {}", error.message.unwrap_or_default()), Some(kind))
         }
-        Ok(Body::OAuth { error, error_description }) => {
+        Ok(ErrorBody::OAuth { error, error_description }) => {
             (format!(" {error}: {}", error_description.unwrap_or_default()), None)
         }
         Err(_) => {

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 pub use super::auth::{Auth, SecretSource};
 use super::names::{Separator, encode};
-use super::transport::{self, CommitAnswer, Request, Transport};
+use super::transport::{self, CatalogRequest, CommitAnswer, Transport};
 pub use super::transport::{MAX_RETRIES, REQUEST_TIMEOUT_MS};
 use super::{Catalog, CommitOutcome, MaySend};
 use crate::clock::{Clock, SystemClock};
@@ -71,7 +71,6 @@ struct ConnectionSlot {
     failed: Option<(Instant, Error)>,
 }
 
-/// A REST catalog.
 pub struct RestCatalog {
     config: RestCatalogConfig,
     transport: Transport,
@@ -202,7 +201,7 @@ impl RestCatalog {
     }
 
     /// Sends a read and parses its answer.
-    async fn read<T: for<'de> Deserialize<'de>>(&self, request: Request) -> Result<T> {
+    async fn read<T: for<'de> Deserialize<'de>>(&self, request: CatalogRequest) -> Result<T> {
         let (start, operation) = (Instant::now(), request.operation);
         let url = request.url.clone();
         let parsed = match self.transport.read(request).await {
@@ -255,8 +254,10 @@ impl RestCatalog {
     async fn table_response(&self, table: &TableIdent) -> Result<TableResponse> {
         let connection = self.connection().await?;
         let url = format!("{}/{}", connection.base, connection.separator.table(table)?);
-        let request =
-            Request { table_token: self.table_token(table), ..get("load_table", url, connection.headers.clone()) };
+        let request = CatalogRequest {
+            table_token: self.table_token(table),
+            ..get("load_table", url, connection.headers.clone())
+        };
         self.read(request).await
     }
 
@@ -271,7 +272,7 @@ impl RestCatalog {
         table: &TableIdent,
         requirements: Vec<TableRequirement>,
         updates: Vec<TableUpdate>,
-    ) -> Result<Request> {
+    ) -> Result<CatalogRequest> {
         let connection = self.connection().await?;
         if !connection.endpoints.is_empty() && !connection.endpoints.contains(COMMIT_ENDPOINT) {
             return Err(Error::unsupported("the catalog announces no way to commit to tables"));
@@ -285,7 +286,7 @@ impl RestCatalog {
         }
         let body = serde_json::to_vec(&CommitTableRequest { identifier: Some(table.clone()), requirements, updates })?;
         let table_token = self.table_token(table);
-        Ok(Request {
+        Ok(CatalogRequest {
             operation: COMMIT_OPERATION,
             method: Method::POST,
             url,
@@ -296,8 +297,8 @@ impl RestCatalog {
     }
 }
 
-fn get(operation: &'static str, url: String, headers: HeaderMap) -> Request {
-    Request { operation, method: Method::GET, url, headers, body: None, table_token: None }
+fn get(operation: &'static str, url: String, headers: HeaderMap) -> CatalogRequest {
+    CatalogRequest { operation, method: Method::GET, url, headers, body: None, table_token: None }
 }
 
 fn present(properties: HashMap<String, Option<String>>) -> HashMap<String, String> {
@@ -357,7 +358,7 @@ impl Catalog for RestCatalog {
             return Ok(TableCredentials { config: loaded.config, storage_credentials: loaded.storage_credentials });
         }
         let url = format!("{}/{}/credentials", connection.base, connection.separator.table(table).context(what)?);
-        let request = Request {
+        let request = CatalogRequest {
             table_token: self.table_token(table),
             ..get("load_credentials", url, connection.headers.clone())
         };

@@ -8,11 +8,11 @@ use toml::de::{DeTable, DeValue};
 use super::limits::MEMORY_MIN_BYTES;
 use super::policy_file::{read_defaults, read_policies};
 use super::problem::{Diagnostics, Place};
-use super::reader::{Item, Section};
+use super::reader::{Section, TomlValue};
 use super::validate::{check_memory, validate};
 use super::{
-    Auth, CatalogConfig, Config, LimitsConfig, MetricsConfig, PropertyValue, PushgatewayConfig, Secret, ServerConfig,
-    leader_election, traces,
+    AuthConfig, CatalogConfig, Config, LimitsConfig, MetricsConfig, PropertyValue, PushgatewayConfig, Secret,
+    ServerConfig, leader_election, traces,
 };
 use crate::policy::{PolicySet, SettingReader};
 
@@ -69,13 +69,13 @@ fn blank_line_with_secret(diagnostics: &Diagnostics<'_>, text: &str, at: usize) 
 fn read_server(mut section: Section<'_>) -> ServerConfig {
     let mut config = ServerConfig::default();
     section.set("listen", &mut config.listen, address);
-    section.set("grace", &mut config.grace, Item::duration);
+    section.set("grace", &mut config.grace, TomlValue::duration);
     config.admin_token = section.get("admin-token", read_secret);
     section.finish();
     config
 }
 
-fn address(item: &Item<'_>) -> Option<SocketAddr> {
+fn address(item: &TomlValue<'_>) -> Option<SocketAddr> {
     let text = item.str()?;
     let cure = "write an IP address and a port, such as \"0.0.0.0:9091\", \"127.0.0.1:9091\" or \"[::]:9091\"";
     text.parse().map_or_else(|_| item.refuse(format!("\"{text}\" is no address to listen on"), cure), Some)
@@ -91,7 +91,7 @@ fn read_limits(mut section: Section<'_>) -> LimitsConfig {
         Some(bytes)
     });
     section.set("concurrent-tables", &mut config.concurrent_tables, |item| item.count(1));
-    section.set("run-timeout", &mut config.run_timeout, Item::duration);
+    section.set("run-timeout", &mut config.run_timeout, TomlValue::duration);
     if let Some(memory) = &memory {
         check_memory(section.diagnostics, memory);
     }
@@ -101,7 +101,7 @@ fn read_limits(mut section: Section<'_>) -> LimitsConfig {
 
 fn read_metrics(mut section: Section<'_>) -> MetricsConfig {
     let mut config = MetricsConfig::default();
-    section.set("interval", &mut config.interval, Item::duration);
+    section.set("interval", &mut config.interval, TomlValue::duration);
     section.set("max-tables", &mut config.max_tables, |item| item.count(1));
     config.pushgateway = section.section("pushgateway").and_then(read_pushgateway);
     section.finish();
@@ -144,11 +144,11 @@ fn read_catalogs(root: &mut Section<'_>) -> (BTreeMap<String, CatalogConfig>, BT
 fn read_catalog(mut section: Section<'_>) -> CatalogConfig {
     let uri = section.required("uri", "add uri = \"http://...\", the address before /v1", http_uri);
     let uri = uri.map(|placed| placed.value).unwrap_or_default();
-    let warehouse = section.get("warehouse", Item::string);
-    let prefix = section.get("prefix", Item::string);
+    let warehouse = section.get("warehouse", TomlValue::string);
+    let prefix = section.get("prefix", TomlValue::string);
     let properties = section.section("properties").map(read_properties).unwrap_or_default();
-    let auth = section.section("auth").and_then(read_auth).unwrap_or(Auth::None);
-    let auth_place = section.key_place("auth").filter(|_| auth != Auth::None);
+    let auth = section.section("auth").and_then(read_auth).unwrap_or(AuthConfig::None);
+    let auth_place = section.key_place("auth").filter(|_| auth != AuthConfig::None);
     warn_of_clear_text(section.diagnostics, auth_place, &section.path_of("auth"), &uri, "catalog's uri");
     section.finish();
     CatalogConfig { uri, warehouse, prefix, properties, auth }
@@ -176,7 +176,7 @@ fn sent_in_the_clear(uri: &str) -> bool {
     !(host == "localhost" || host.starts_with("127.") || host == "[::1]")
 }
 
-pub(super) fn http_uri(item: &Item<'_>) -> Option<String> {
+pub(super) fn http_uri(item: &TomlValue<'_>) -> Option<String> {
     let text = item.str()?;
     let before_path = text.split_once("://").map_or(text, |(_, rest)| rest).split(['/', '?', '#']).next();
     if before_path.is_some_and(|authority| authority.contains('@')) {
@@ -197,7 +197,7 @@ pub(super) fn http_uri(item: &Item<'_>) -> Option<String> {
 }
 
 fn read_properties(section: Section<'_>) -> BTreeMap<String, PropertyValue> {
-    let read = |(name, _, item): (&str, _, Item<'_>)| {
+    let read = |(name, _, item): (&str, _, TomlValue<'_>)| {
         let last = name.rsplit('.').next().unwrap_or(name);
         let secret_name = SECRET_PROPERTIES.iter().any(|word| last == *word || last.ends_with(&format!("-{word}")));
         let value = if secret_name || matches!(item.value, DeValue::Table(_)) {
@@ -210,7 +210,7 @@ fn read_properties(section: Section<'_>) -> BTreeMap<String, PropertyValue> {
     section.entries().filter_map(read).collect()
 }
 
-fn read_auth(mut section: Section<'_>) -> Option<Auth> {
+fn read_auth(mut section: Section<'_>) -> Option<AuthConfig> {
     // Someone may have put a secret under a misspelt key, and its line will be shown.
     for (key, _, item) in section.entries() {
         if !matches!(key, "type" | "scope" | "server-uri") && matches!(item.value, DeValue::String(_)) {
@@ -220,13 +220,13 @@ fn read_auth(mut section: Section<'_>) -> Option<Auth> {
     const TYPES: &[(&str, u8)] = &[("none", 0), ("bearer", 1), ("oauth2", 2)];
     let cure = "add type = \"none\", \"bearer\" or \"oauth2\"";
     let auth = match section.required("type", cure, |item| item.one_of(TYPES))?.value {
-        0 => Some(Auth::None),
-        1 => required_secret(&mut section, "token").map(|token| Auth::Bearer { token }),
+        0 => Some(AuthConfig::None),
+        1 => required_secret(&mut section, "token").map(|token| AuthConfig::Bearer { token }),
         _ => {
             let credential = required_secret(&mut section, "credential");
-            let scope = section.get("scope", Item::string).unwrap_or_else(|| "catalog".to_owned());
+            let scope = section.get("scope", TomlValue::string).unwrap_or_else(|| "catalog".to_owned());
             let server_uri = section.get("server-uri", http_uri);
-            credential.map(|credential| Auth::OAuth2 { credential, scope, server_uri })
+            credential.map(|credential| AuthConfig::OAuth2 { credential, scope, server_uri })
         }
     };
     section.finish();
@@ -239,7 +239,7 @@ fn required_secret(section: &mut Section<'_>, key: &'static str) -> Option<Secre
 }
 
 /// `{ env = "NAME" }` or `{ file = "PATH" }`.
-pub(super) fn read_secret(item: &Item<'_>) -> Option<Secret> {
+pub(super) fn read_secret(item: &TomlValue<'_>) -> Option<Secret> {
     const CURE: &str = "write { env = \"NAME\" } or { file = \"PATH\" }";
     if !matches!(item.value, DeValue::Table(_)) {
         item.diagnostics.blank(item.span.clone());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::reader::{Item, Section};
+use super::reader::{Section, TomlValue};
 use crate::policy::SettingReader;
 
 /// Longest retry period: with the spread of a fifth and the longest round it stays below the minute in which a process must
@@ -41,7 +41,7 @@ impl Default for LeaderElectionConfig {
 
 pub(super) fn read(mut section: Section<'_>) -> LeaderElectionConfig {
     let mut config = LeaderElectionConfig::default();
-    section.set("enabled", &mut config.enabled, Item::boolean);
+    section.set("enabled", &mut config.enabled, TomlValue::boolean);
     section.set("lease", &mut config.lease, dns_name);
     config.namespace = section.get("namespace", dns_name);
     section.set("lease-duration", &mut config.lease_duration, |item| {
@@ -51,8 +51,8 @@ pub(super) fn read(mut section: Section<'_>) -> LeaderElectionConfig {
         }
         Some(time)
     });
-    section.set("renew-deadline", &mut config.renew_deadline, Item::duration);
-    section.set("retry-period", &mut config.retry_period, Item::duration);
+    section.set("renew-deadline", &mut config.renew_deadline, TomlValue::duration);
+    section.set("retry-period", &mut config.retry_period, TomlValue::duration);
     // Where the file says one of the two, that is where to change it.
     let place = |a, b| section.key_place(a).or(section.key_place(b));
     let too_long = [
@@ -88,7 +88,7 @@ pub(super) fn read(mut section: Section<'_>) -> LeaderElectionConfig {
 }
 
 /// A name as Kubernetes takes it for objects.
-fn dns_name(item: &Item<'_>) -> Option<String> {
+fn dns_name(item: &TomlValue<'_>) -> Option<String> {
     let text = item.str()?;
     let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
     let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Zoned};
 use toml::de::DeValue;
 
 use super::problem::Diagnostics;
-use super::reader::{Item, Section};
+use super::reader::{Section, TomlValue};
 use crate::policy::{
     PartitionCondition, PartitionSelection, PartitionTest, Placed, SettingReader, Severity, Span, Window,
 };
@@ -15,7 +15,7 @@ use crate::policy::{
 const FORMS: &str = "write \"all\", { column = \"hour\", window = \"previous-hour\", format = \"%Y-%m-%d %H\" }, \
                      or a list of { column = \"dt\", older = \"7d\", format = \"%Y-%m-%d\" } with equal, older or newer";
 
-pub(super) fn read_partitions(item: &Item<'_>) -> Option<PartitionSelection> {
+pub(super) fn read_partitions(item: &TomlValue<'_>) -> Option<PartitionSelection> {
     match item.value {
         DeValue::String(text) if text == "all" => Some(PartitionSelection::All),
         DeValue::Table(_) => read_window(item.section()?),
@@ -39,7 +39,7 @@ pub(super) fn read_partitions(item: &Item<'_>) -> Option<PartitionSelection> {
 
 fn read_column(section: &mut Section<'_>) -> Option<String> {
     let cure = "add column = \"...\": a partition field or its source column";
-    section.required("column", cure, Item::string).map(|placed| placed.value)
+    section.required("column", cure, TomlValue::string).map(|placed| placed.value)
 }
 
 fn read_window(mut section: Section<'_>) -> Option<PartitionSelection> {
@@ -61,8 +61,8 @@ fn read_window(mut section: Section<'_>) -> Option<PartitionSelection> {
 fn read_condition(mut section: Section<'_>) -> Option<PartitionCondition> {
     let column = read_column(&mut section);
     let equal = section.get("equal", values);
-    let older = section.get("older", Item::span);
-    let newer = section.get("newer", Item::span);
+    let older = section.get("older", TomlValue::span);
+    let newer = section.get("newer", TomlValue::span);
     let given: Vec<&str> = ["equal", "older", "newer"].into_iter().filter(|key| section.has(key)).collect();
     let mut format = None;
     if given.as_slice() != ["equal"] {
@@ -91,7 +91,7 @@ fn read_condition(mut section: Section<'_>) -> Option<PartitionCondition> {
 }
 
 /// A value, or several of which one must be equal.
-fn values(item: &Item<'_>) -> Option<Vec<String>> {
+fn values(item: &TomlValue<'_>) -> Option<Vec<String>> {
     match item.value {
         DeValue::Array(_) => {
             let elements = item.elements()?;
@@ -104,7 +104,7 @@ fn values(item: &Item<'_>) -> Option<Vec<String>> {
     }
 }
 
-fn value(item: &Item<'_>) -> Option<String> {
+fn value(item: &TomlValue<'_>) -> Option<String> {
     match item.value {
         DeValue::String(text) => Some(text.to_string()),
         DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().to_owned()),

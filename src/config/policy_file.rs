@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::reader::{Item, Section};
+use super::reader::{Section, TomlValue};
 use crate::policy::{Layer, Placed, Schedule, Setting, Severity, key};
 
 pub(super) fn read_defaults(mut section: Section<'_>) -> Layer {
@@ -18,13 +18,13 @@ pub(super) fn read_defaults(mut section: Section<'_>) -> Layer {
     layer
 }
 
-pub(super) fn read_policies(item: &Item<'_>) -> Vec<Layer> {
+pub(super) fn read_policies(item: &TomlValue<'_>) -> Vec<Layer> {
     let mut policies: Vec<Layer> = Vec::new();
     let mut names: Vec<Placed<String>> = Vec::new();
     for item in item.elements().unwrap_or_default() {
         let Some(mut section) = item.section() else { continue };
         let cure = "add name = \"...\": reports and `plan` call the policy by it";
-        let name = section.required("name", cure, Item::string);
+        let name = section.required("name", cure, TomlValue::string);
         let tables = section.required("tables", "add tables = [\"catalog.namespace.*\"]", |item| {
             let patterns = item.placed_patterns()?;
             if item.elements()?.is_empty() {
@@ -94,7 +94,7 @@ fn read_settings(section: &mut Section<'_>, prefix: &str, layer: &mut Layer) {
 
 /// The other key that sets the schedule.
 fn read_every(section: &mut Section<'_>, layer: &mut Layer) {
-    let every = section.read("every", Item::period);
+    let every = section.read("every", TomlValue::period);
     if let (Some(schedule), Some(every)) = (section.key_place("schedule"), section.key_place("every")) {
         let related = vec![(schedule, "the schedule".to_owned())];
         let cure = "keep one: `schedule` for times of day, `every` for a distance".to_owned();
@@ -107,7 +107,7 @@ fn read_every(section: &mut Section<'_>, layer: &mut Layer) {
     }
 }
 
-fn check_strategy(item: &Item<'_>) -> Option<()> {
+fn check_strategy(item: &TomlValue<'_>) -> Option<()> {
     match item.str()? {
         "binpack" => {}
         text @ ("sort" | "zorder" | "z-order" | "zsort") => {

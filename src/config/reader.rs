@@ -30,7 +30,7 @@ pub(super) struct Section<'t> {
 }
 
 /// A value with its key path.
-pub(super) struct Item<'t> {
+pub(super) struct TomlValue<'t> {
     pub(super) diagnostics: &'t Diagnostics<'t>,
     pub(super) value: &'t DeValue<'t>,
     pub(super) span: Range<usize>,
@@ -43,33 +43,33 @@ impl<'t> Section<'t> {
     }
 
     /// The value of a key, if it is there.
-    pub(super) fn take(&mut self, key: &'static str) -> Option<Item<'t>> {
+    pub(super) fn take(&mut self, key: &'static str) -> Option<TomlValue<'t>> {
         self.asked.push(key);
         self.table.get(key).map(|value| self.item(key, value))
     }
 
-    fn item(&self, key: &str, value: &'t Spanned<DeValue<'t>>) -> Item<'t> {
+    fn item(&self, key: &str, value: &'t Spanned<DeValue<'t>>) -> TomlValue<'t> {
         let (diagnostics, path) = (self.diagnostics, self.path_of(key));
-        Item { diagnostics, value: value.get_ref(), span: value.span(), path }
+        TomlValue { diagnostics, value: value.get_ref(), span: value.span(), path }
     }
 
     /// The value of a key read by `read`, with its place.
     pub(super) fn read<T>(
         &mut self,
         key: &'static str,
-        read: impl FnOnce(&Item<'t>) -> Option<T>,
+        read: impl FnOnce(&TomlValue<'t>) -> Option<T>,
     ) -> Option<Placed<T>> {
         let item = self.take(key)?;
         Some(Placed { value: read(&item)?, place: item.place() })
     }
 
     /// The same without its place.
-    pub(super) fn get<T>(&mut self, key: &'static str, read: impl FnOnce(&Item<'t>) -> Option<T>) -> Option<T> {
+    pub(super) fn get<T>(&mut self, key: &'static str, read: impl FnOnce(&TomlValue<'t>) -> Option<T>) -> Option<T> {
         read(&self.take(key)?)
     }
 
     /// Replaces a default with the value of a key, if it is there.
-    pub(super) fn set<T>(&mut self, key: &'static str, value: &mut T, read: impl FnOnce(&Item<'t>) -> Option<T>) {
+    pub(super) fn set<T>(&mut self, key: &'static str, value: &mut T, read: impl FnOnce(&TomlValue<'t>) -> Option<T>) {
         if let Some(read) = self.get(key, read) {
             *value = read;
         }
@@ -80,7 +80,7 @@ impl<'t> Section<'t> {
         &mut self,
         key: &'static str,
         cure: &str,
-        read: impl FnOnce(&Item<'t>) -> Option<T>,
+        read: impl FnOnce(&TomlValue<'t>) -> Option<T>,
     ) -> Option<Placed<T>> {
         if !self.has(key) {
             self.diagnostics.error(self.place(), &self.path_of(key), "is missing", cure);
@@ -94,7 +94,7 @@ impl<'t> Section<'t> {
     }
 
     /// Every key with its value, for tables whose keys are names.
-    pub(super) fn entries(&self) -> impl Iterator<Item = (&'t str, Range<usize>, Item<'t>)> {
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&'t str, Range<usize>, TomlValue<'t>)> {
         self.table.iter().map(|(key, value)| (&**key.get_ref(), key.span(), self.item(key.get_ref(), value)))
     }
 
@@ -140,7 +140,7 @@ impl<'t> Section<'t> {
     }
 }
 
-impl<'t> Item<'t> {
+impl<'t> TomlValue<'t> {
     pub(super) fn place(&self) -> Place {
         self.diagnostics.place(&self.span)
     }
@@ -169,9 +169,9 @@ impl<'t> Item<'t> {
     }
 
     /// The elements of an array.
-    pub(super) fn elements(&self) -> Option<Vec<Item<'t>>> {
+    pub(super) fn elements(&self) -> Option<Vec<TomlValue<'t>>> {
         let DeValue::Array(array) = self.value else { return self.expected("an array") };
-        let element = |(i, value): (usize, &'t Spanned<DeValue<'t>>)| Item {
+        let element = |(i, value): (usize, &'t Spanned<DeValue<'t>>)| TomlValue {
             diagnostics: self.diagnostics,
             value: value.get_ref(),
             span: value.span(),
@@ -257,7 +257,7 @@ impl<'t> Item<'t> {
     }
 }
 
-impl SettingReader for Item<'_> {
+impl SettingReader for TomlValue<'_> {
     fn boolean(&self) -> Option<bool> {
         match self.value {
             DeValue::Boolean(value) => Some(*value),

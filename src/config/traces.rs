@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Secret;
 use super::file::{http_uri, read_secret, warn_of_clear_text};
-use super::reader::{Item, Section};
+use super::reader::{Section, TomlValue};
 use crate::policy::SettingReader;
 
 /// `[traces]`: spans of runs, sent by OTLP over HTTP.
@@ -26,7 +26,7 @@ impl Default for TracesConfig {
 
 pub(super) fn read(mut section: Section<'_>) -> TracesConfig {
     let mut config = TracesConfig { endpoint: section.get("endpoint", http_uri), ..TracesConfig::default() };
-    section.set("sample-ratio", &mut config.sample_ratio, Item::ratio);
+    section.set("sample-ratio", &mut config.sample_ratio, TomlValue::ratio);
     let (diagnostics, place, path) = (section.diagnostics, section.key_place("headers"), section.path_of("headers"));
     for (name, _, item) in section.section("headers").iter().flat_map(Section::entries) {
         if reqwest::header::HeaderName::from_bytes(name.as_bytes()).is_err() {

@@ -33,7 +33,7 @@ pub struct Finding {
 
 /// All contradictions of a merged policy.
 pub fn check(resolved: &ResolvedPolicy) -> Vec<Finding> {
-    let mut findings = Findings { resolved, list: Vec::new() };
+    let mut findings = Contradictions { resolved, list: Vec::new() };
     check_sizes(&mut findings, &resolved.policy);
     check_counts(&mut findings, &resolved.policy);
     check_partial_progress(&mut findings, &resolved.policy);
@@ -42,12 +42,12 @@ pub fn check(resolved: &ResolvedPolicy) -> Vec<Finding> {
     findings.list
 }
 
-struct Findings<'a> {
+struct Contradictions<'a> {
     resolved: &'a ResolvedPolicy,
     list: Vec<Finding>,
 }
 
-impl Findings<'_> {
+impl Contradictions<'_> {
     fn error(&mut self, key: &'static str, other: Option<&'static str>, message: String, cure: &str) {
         self.list.push(Finding { severity: Severity::Error, key, other, message, cure: cure.to_owned() });
     }
@@ -63,7 +63,7 @@ impl Findings<'_> {
     }
 }
 
-fn check_sizes(findings: &mut Findings<'_>, policy: &TablePolicy) {
+fn check_sizes(findings: &mut Contradictions<'_>, policy: &TablePolicy) {
     let rewrite = &policy.rewrite_data_files;
     let sizes = (rewrite.min_file_size_bytes, rewrite.target_file_size_bytes, rewrite.max_file_size_bytes);
     let (min, target, max) = sizes;
@@ -107,7 +107,7 @@ fn check_sizes(findings: &mut Findings<'_>, policy: &TablePolicy) {
     }
 }
 
-fn check_counts(findings: &mut Findings<'_>, policy: &TablePolicy) {
+fn check_counts(findings: &mut Contradictions<'_>, policy: &TablePolicy) {
     let rewrite = &policy.rewrite_data_files;
     if let Some(limit) = rewrite.max_file_group_input_files {
         if !rewrite.rewrite_all && limit < rewrite.min_input_files.max(2) {
@@ -139,7 +139,7 @@ fn check_counts(findings: &mut Findings<'_>, policy: &TablePolicy) {
     }
 }
 
-fn check_partial_progress(findings: &mut Findings<'_>, policy: &TablePolicy) {
+fn check_partial_progress(findings: &mut Contradictions<'_>, policy: &TablePolicy) {
     let partial = policy.rewrite_data_files.partial_progress;
     for key in [key::PARTIAL_PROGRESS_MAX_COMMITS, key::PARTIAL_PROGRESS_MAX_FAILED_COMMITS] {
         if !partial.enabled && findings.said_beside(key, key::PARTIAL_PROGRESS_ENABLED) {
@@ -161,7 +161,7 @@ fn check_partial_progress(findings: &mut Findings<'_>, policy: &TablePolicy) {
     }
 }
 
-fn check_ages(findings: &mut Findings<'_>, policy: &TablePolicy) {
+fn check_ages(findings: &mut Contradictions<'_>, policy: &TablePolicy) {
     let (expire, orphans) = (&policy.expire_snapshots, &policy.remove_orphan_files);
     let interval = policy.commit_interval;
     let one = Span::Intervals(1.0);
@@ -206,7 +206,7 @@ fn check_ages(findings: &mut Findings<'_>, policy: &TablePolicy) {
     }
 }
 
-fn check_times(findings: &mut Findings<'_>, policy: &TablePolicy) {
+fn check_times(findings: &mut Contradictions<'_>, policy: &TablePolicy) {
     let Schedule::Every(every) = policy.schedule else { return };
     if compare(policy.delay, Span::Fixed(every), policy.commit_interval) == Some(Ordering::Greater) {
         findings.warning(

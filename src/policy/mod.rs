@@ -21,7 +21,6 @@ pub use setting::{Layer, Origin, Place, Placed, Setting, SettingReader, key};
 /// A length of time, or a multiple of the table's commit interval (`"3x"`).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Span {
-    /// A fixed duration.
     Fixed(Duration),
     /// So many commit intervals.
     Intervals(f64),
@@ -209,7 +208,6 @@ pub enum PartitionSelection {
     Window {
         /// The partition field (or its source column) holding a formatted local time or a time transform.
         column: String,
-        /// Which window.
         window: Window,
         /// strftime format of a string partition value; `None` for day and hour transforms.
         format: Option<String>,

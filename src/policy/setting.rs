@@ -12,7 +12,6 @@ use super::{
 /// A place in the configuration file; lines and columns count from 1, columns and widths in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
-    /// Line.
     pub line: u32,
     /// Column of the first character.
     pub column: u32,
@@ -23,7 +22,6 @@ pub struct Place {
 /// A value and where it stands.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Placed<T> {
-    /// The value.
     pub value: T,
     /// Where it was read.
     pub place: Place,

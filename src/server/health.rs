@@ -8,7 +8,6 @@ use std::time::Duration;
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// What.
     pub name: String,
     /// What is wrong with it; `None`: nothing.
     pub problem: Option<String>,

@@ -29,7 +29,7 @@ use super::{Store, StoreWriter};
 use crate::clock::Clock;
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::http_client::RequestObserver;
-use crate::http_client::{self, Backoff, ToldTime};
+use crate::http_client::{self, RetryDelay, ToldTime};
 use crate::permit::WritePermit;
 use crate::table::ListedFile;
 use crate::table::path::SplitPath;
@@ -42,8 +42,8 @@ const REQUESTS_MAX: usize = 64;
 /// Deletes in flight at most when a batch is taken apart.
 const SINGLE_DELETES_MAX: usize = 4;
 /// How stubbornly a single delete is tried when the store says that it is too much.
-const DELETE_BACKOFF: Backoff =
-    Backoff { retries: 6, first: Duration::from_millis(200), longest: Duration::from_secs(10) };
+const DELETE_BACKOFF: RetryDelay =
+    RetryDelay { retries: 6, first: Duration::from_millis(200), longest: Duration::from_secs(10) };
 
 /// All buckets that one set of settings reaches.
 pub(super) struct S3Store {

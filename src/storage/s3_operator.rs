@@ -16,7 +16,7 @@ use super::credentials::{self, Settings};
 use crate::clock::Clock;
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::http_client::RequestObserver;
-use crate::http_client::{self, Backoff, ToldTime};
+use crate::http_client::{self, RetryDelay, ToldTime};
 
 /// Time for one request without a body, and for one piece of a body.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -25,7 +25,7 @@ const RETRIES: usize = 5;
 const RETRY_FIRST: Duration = Duration::from_millis(200);
 const RETRY_LONGEST: Duration = Duration::from_secs(20);
 /// The same for reads.
-pub(super) const READ_BACKOFF: Backoff = Backoff { retries: 5, first: RETRY_FIRST, longest: RETRY_LONGEST };
+pub(super) const READ_BACKOFF: RetryDelay = RetryDelay { retries: 5, first: RETRY_FIRST, longest: RETRY_LONGEST };
 
 /// The way to a bucket.
 #[derive(Clone)]

@@ -106,8 +106,8 @@ where
     // A closed standard error must not end the process: it would be reported there, and that panics.
     let lines = fmt::layer().with_writer(writer).log_internal_errors(false);
     let lines = match format {
-        LogFormat::Human => lines.fmt_fields(human::Fields).with_ansi(use_colour()).with_target(false).boxed(),
-        LogFormat::Json => lines.fmt_fields(json::Fields).event_format(json::Lines).boxed(),
+        LogFormat::Human => lines.fmt_fields(human::TextFields).with_ansi(use_colour()).with_target(false).boxed(),
+        LogFormat::Json => lines.fmt_fields(json::JsonFields).event_format(json::Lines).boxed(),
     };
     Ok((lines.with_filter(filter_layer), FilterHandle { filter: Some(handle), ..FilterHandle::detached(filter) }))
 }

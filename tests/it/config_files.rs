@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use icewright::cli::check::check;
-use icewright::config::{Auth, Config, Loaded, Secret};
+use icewright::config::{AuthConfig, Config, LoadedConfig, Secret};
 use icewright::policy::{
     CommitInterval, PartitionSelection, ResolvedPolicy, Schedule, Setting, Span, TablePolicy, Window,
 };
@@ -15,11 +15,11 @@ fn shipped(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("config").join(name)
 }
 
-fn load(path: &Path) -> Loaded {
+fn load(path: &Path) -> LoadedConfig {
     Config::load(path).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-pub(crate) fn parse(text: &str) -> Loaded {
+pub(crate) fn parse(text: &str) -> LoadedConfig {
     Config::parse("test.toml", text).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
@@ -33,7 +33,7 @@ const EXAMPLE: &str = include_str!("../golden/config/example.toml");
 
 #[test]
 fn the_example_means_what_it_says() {
-    let Loaded { config, warnings, .. } = parse(EXAMPLE);
+    let LoadedConfig { config, warnings, .. } = parse(EXAMPLE);
     assert_eq!(warnings, []);
     assert_eq!(config.server.listen.to_string(), "0.0.0.0:9091");
     assert_eq!((config.limits.memory_bytes, config.limits.concurrent_tables), (Some(4 << 30), 4));
@@ -41,7 +41,7 @@ fn the_example_means_what_it_says() {
     assert_eq!((lake.uri.as_str(), lake.warehouse.as_deref()), ("http://localhost:8181", Some("demo")));
     assert_eq!(lake.resolve_properties().expect("plain")["s3.region"], "ap-northeast-2");
     let credential = Secret::Env("LAKE_CREDENTIAL".into());
-    assert_eq!(lake.auth, Auth::OAuth2 { credential, scope: "PRINCIPAL_ROLE:ALL".into(), server_uri: None });
+    assert_eq!(lake.auth, AuthConfig::OAuth2 { credential, scope: "PRINCIPAL_ROLE:ALL".into(), server_uri: None });
 
     let db = resolve(&config, "lake.cdc.orders");
     assert_eq!(db.names, ["db-logs"]);

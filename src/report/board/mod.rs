@@ -21,7 +21,7 @@ use table::{Looked, TableState};
 use view::{CatalogStatus, ConfigStatus, Doing, MemoryStatus, Next, Pause, QueueStatus, RunEntry, Status};
 use view::{TableList, TableView};
 
-use crate::config::{Loaded, Problem, Problems};
+use crate::config::{LoadedConfig, Problem, Problems};
 use crate::inspect::ManifestCache;
 use crate::report::health::{Health, Reason};
 use crate::report::kept::kept;
@@ -107,7 +107,7 @@ impl Board {
     }
 
     /// A configuration is in force from now on.
-    pub(super) fn config_loaded(&self, now_ms: i64, loaded: &Loaded) {
+    pub(super) fn config_loaded(&self, now_ms: i64, loaded: &LoadedConfig) {
         let mut state = self.lock();
         let warnings = loaded.warnings.iter().map(in_a_line).collect();
         state.config = ConfigStatus { loaded_at_ms: now_ms, last_load_successful: true, problem: None, warnings };

@@ -14,7 +14,7 @@ use records::records;
 use crate::action::Action;
 use crate::cli::print;
 use crate::clock::PhaseTimes;
-use crate::config::{Loaded, Problems};
+use crate::config::{LoadedConfig, Problems};
 use crate::error::{Error, ErrorKind};
 use crate::inspect::{PartitionStats, TableStats};
 use crate::plan::RewritePlan;
@@ -140,7 +140,7 @@ impl Reporter {
     }
 
     /// The daemon is up.
-    pub fn started(&self, listen: &str, loaded: &Loaded, now_ms: i64) {
+    pub fn started(&self, listen: &str, loaded: &LoadedConfig, now_ms: i64) {
         self.readiness.config_loaded();
         self.metrics.record_config_load(now_ms, Some(loaded.warnings.len()));
         self.board.config_loaded(now_ms, loaded);
@@ -149,7 +149,7 @@ impl Reporter {
     }
 
     /// The configuration file was read again and is in force; the clients of the catalogs `rebuilt` are new.
-    pub fn config_reloaded(&self, loaded: &Loaded, rebuilt: &[String], now_ms: i64) {
+    pub fn config_reloaded(&self, loaded: &LoadedConfig, rebuilt: &[String], now_ms: i64) {
         self.metrics.record_config_reload(now_ms, Some(loaded.warnings.len()));
         self.board.config_loaded(now_ms, loaded);
         self.readiness.only_catalogs(|name| loaded.config.catalogs.contains_key(name));

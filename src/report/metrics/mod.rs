@@ -18,13 +18,13 @@ mod tables;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use definitions::Sample;
-pub use definitions::{ALL, Definition, Kind};
+use definitions::GaugeSample;
+pub use definitions::{ALL, Definition, MetricKind};
 use operating_system::ProcessMetrics;
 use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Registry, TextEncoder};
-pub use records::{Backoff, Memory, Queue, RunCounts, RunRecord, Step, Stored};
+pub use records::{Backoff, MemoryUse, Queue, RunCounts, RunRecord, Step, Stored};
 pub use series::Cardinality;
 use series::extra_labels;
 use sizes::SizeCollector;
@@ -43,7 +43,7 @@ pub struct Metrics {
     sizes: SizeCollector,
     slots: Mutex<Slots>,
     /// Tells the memory in use when metrics are asked for.
-    memory: OnceLock<Box<dyn Fn() -> Memory + Send + Sync>>,
+    memory: OnceLock<Box<dyn Fn() -> MemoryUse + Send + Sync>>,
     process: OnceLock<ProcessMetrics>,
 }
 
@@ -65,18 +65,18 @@ impl Metrics {
         register(Box::new(sizes.clone()));
         for definition in ALL {
             match definition.kind {
-                Kind::Gauge => {
+                MetricKind::Gauge => {
                     let vec = GaugeVec::new(definition.opts(), definition.labels).expect(VALID);
                     register(Box::new(vec.clone()));
                     gauges.insert(definition.name, vec);
                 }
-                Kind::Counter => {
+                MetricKind::Counter => {
                     let vec = IntCounterVec::new(definition.opts(), definition.labels).expect(VALID);
                     register(Box::new(vec.clone()));
                     counters.insert(definition.name, vec);
                 }
-                Kind::Histogram if definition.is_of_table() => {}
-                Kind::Histogram => {
+                MetricKind::Histogram if definition.is_of_table() => {}
+                MetricKind::Histogram => {
                     let opts = HistogramOpts::new(definition.name, definition.help).buckets(definition.buckets());
                     let vec = HistogramVec::new(opts, definition.labels).expect(VALID);
                     register(Box::new(vec.clone()));
@@ -150,7 +150,7 @@ impl Metrics {
 
     fn start_series(&self, table: &TableName, slot: Slot) {
         let labels = Labels::of(table, slot);
-        for definition in ALL.iter().filter(|d| d.kind == Kind::Counter && d.is_of_table()) {
+        for definition in ALL.iter().filter(|d| d.kind == MetricKind::Counter && d.is_of_table()) {
             for extra in extra_labels(definition) {
                 self.counter(definition, &labels.with(&extra));
             }
@@ -177,9 +177,9 @@ impl Metrics {
                 let values = labels.with(&extra);
                 // Gauges that were never set have no series to remove.
                 let _ = match definition.kind {
-                    Kind::Gauge => self.gauges[definition.name].remove_label_values(&values),
-                    Kind::Counter => self.counters[definition.name].remove_label_values(&values),
-                    Kind::Histogram => {
+                    MetricKind::Gauge => self.gauges[definition.name].remove_label_values(&values),
+                    MetricKind::Counter => self.counters[definition.name].remove_label_values(&values),
+                    MetricKind::Histogram => {
                         self.sizes.remove(labels);
                         Ok(())
                     }
@@ -197,7 +197,7 @@ impl Metrics {
     }
 
     /// Sets gauges of a table. Of a folded one only those that add up are kept.
-    fn record(&self, table: &TableName, samples: &[Sample]) {
+    fn record(&self, table: &TableName, samples: &[GaugeSample]) {
         let mut slots = self.slots();
         match self.slot(&mut slots, table) {
             Slot::Own => {

@@ -10,7 +10,6 @@ pub(super) const OTHER: &str = "_other";
 /// A table's share of the series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Slot {
-    /// It has its own.
     Own,
     /// It is folded into the others of its catalog.
     Other,
