@@ -4,9 +4,9 @@
 //! `SSL_CERT_FILE` and `SSL_CERT_DIR` name other ones, and the property [`CA_FILE`] adds some.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use reqwest::header::{AGE, DATE, HeaderMap};
 use tokio::time::Instant;
 
@@ -130,12 +130,12 @@ impl ToldTime {
         let Some(date) = text(DATE).and_then(|date| jiff::fmt::rfc2822::parse(date).ok()) else { return };
         let age_s: i64 = text(AGE).and_then(|age| age.parse().ok()).filter(|age| *age >= 0).unwrap_or(0);
         let told_ms = date.timestamp().as_millisecond().saturating_add(age_s.saturating_mul(1000));
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((told_ms, clock.steady()));
+        *self.0.lock() = Some((told_ms, clock.steady()));
     }
 
     /// What the server's clock shows now, milliseconds since the epoch: the last date told, and the time since.
     pub(crate) fn now_ms(&self, clock: &dyn Clock) -> Option<i64> {
-        let (told_ms, at) = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let (told_ms, at) = (*self.0.lock())?;
         let since = clock.steady().saturating_duration_since(at);
         Some(told_ms.saturating_add(i64::try_from(since.as_millis()).unwrap_or(i64::MAX)))
     }

@@ -6,12 +6,13 @@
 //! are *unknown*, never a failure.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
 use iceberg_catalog_rest::{CommitTableRequest, ListNamespaceResponse, ListTablesResponse};
+use parking_lot::Mutex as StdMutex;
 use reqwest::Method;
 use reqwest::header::{HeaderMap, HeaderValue};
 use serde::Deserialize;
@@ -214,11 +215,11 @@ impl RestCatalog {
     }
 
     fn table_token(&self, table: &TableIdent) -> Option<String> {
-        self.table_tokens.lock().unwrap_or_else(PoisonError::into_inner).get(table).cloned()
+        self.table_tokens.lock().get(table).cloned()
     }
 
     fn remember_token(&self, table: &TableIdent, config: &HashMap<String, String>) {
-        let mut tokens = self.table_tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tokens = self.table_tokens.lock();
         match config.get("token") {
             Some(token) => tokens.insert(table.clone(), token.clone()),
             None => tokens.remove(table),

@@ -5,9 +5,10 @@
 //! A set of keys is never mixed from two sources: who brings an access key also decides whether there is a session token.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::RwLock;
 
 use crate::clock::Clock;
 use crate::error::{Context, Error, Result};
@@ -86,11 +87,11 @@ impl Settings {
     }
 
     fn current(&self) -> Arc<Current> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.current.read())
     }
 
     fn replace(&self, current: Current) {
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(current);
+        *self.current.write() = Arc::new(current);
     }
 
     pub(super) fn generation(&self) -> u64 {

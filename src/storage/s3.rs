@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -20,6 +20,7 @@ use futures::stream::BoxStream;
 use opendal::raw::oio::{DeleteDyn as _, Entry, ListDyn as _, Lister, ReadDyn as _};
 use opendal::raw::{Accessor, BytesRange, OpDelete, OpList, OpRead, OpStat, OpWrite};
 use opendal::{EntryMode, Metadata};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::credentials::Settings;
@@ -106,7 +107,7 @@ impl Inner {
     fn place(&self, path: &str) -> Result<Place> {
         let parts = split(path)?;
         let id = (parts.authority.to_owned(), self.settings.prefix_for(path));
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = self.buckets.lock();
         let bucket = match buckets.get(&id) {
             Some(bucket) => bucket.clone(),
             None => {

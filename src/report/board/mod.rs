@@ -10,8 +10,9 @@ mod table;
 pub mod view;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -97,7 +98,7 @@ impl Board {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Each write is a few assignments that nobody reads together: after a panic the state is as good as before.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn change(&self, name: &TableName, change: impl FnOnce(&mut TableState)) {

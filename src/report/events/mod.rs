@@ -4,10 +4,11 @@
 mod records;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 pub use records::record_step;
 use records::records;
 
@@ -106,7 +107,7 @@ impl Reporter {
 
     fn lock(&self) -> MutexGuard<'_, Tables> {
         // Both are whole after any panic.
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tables.lock()
     }
 
     /// Notes what a maintained table's health depends on; it is judged by the next heartbeat.
@@ -247,7 +248,7 @@ impl Reporter {
 
     fn catalogs(&self) -> MutexGuard<'_, Catalogs> {
         // Whole after any panic.
-        self.catalogs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.catalogs.lock()
     }
 
     fn catalog_judged(&self, catalog: &str, judged: Judged) {

@@ -16,11 +16,12 @@ mod slots;
 mod tables;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use definitions::GaugeSample;
 pub use definitions::{ALL, Definition, MetricKind};
 use operating_system::ProcessMetrics;
+use parking_lot::{Mutex, MutexGuard};
 use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Registry, TextEncoder};
@@ -122,7 +123,7 @@ impl Metrics {
 
     fn slots(&self) -> MutexGuard<'_, Slots> {
         // The numbers are still the best there are.
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        self.slots.lock()
     }
 
     fn gauge(&self, definition: &Definition, labels: &[&str]) -> Gauge {

@@ -1,11 +1,11 @@
 //! What can be asked for.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -67,7 +67,7 @@ struct PlanningTurn<'a>(&'a Planning, TableName);
 
 impl Planning {
     fn enter(&self, name: TableName) -> Result<PlanningTurn<'_>, ApiProblem> {
-        let mut under_way = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut under_way = self.0.lock();
         if under_way.contains(&name) {
             return Err(ApiProblem::new(409, format!("{name} is being planned already: its plan will be in its view")));
         }
@@ -81,7 +81,7 @@ impl Planning {
 
 impl Drop for PlanningTurn<'_> {
     fn drop(&mut self) {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.1);
+        self.0.0.lock().remove(&self.1);
     }
 }
 
