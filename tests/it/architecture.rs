@@ -9,14 +9,15 @@ use icewright::clock::PhaseTimes;
 use icewright::report::metrics::{Metrics, RunCounts, RunRecord};
 
 /// Every module with the modules it may use, each of which stands above it: so no arrow goes back.
-const LAYERS: [(&str, &[&str]); 30] = [
+const LAYERS: [(&str, &[&str]); 31] = [
     ("action", &[]),
     ("allocator", &[]),
+    ("backoff", &[]),
     ("error", &[]),
     ("clock", &[]),
     ("run_id", &[]),
     ("version", &[]),
-    ("http_client", &["clock", "error"]),
+    ("http_client", &["backoff", "clock", "error"]),
     ("telemetry", &["error", "http_client", "version"]),
     ("permit", &["clock", "error"]),
     ("leader", &["clock", "error", "http_client", "permit"]),
@@ -29,7 +30,7 @@ const LAYERS: [(&str, &[&str]); 30] = [
     ("inspect", &["catalog", "error", "meta", "table"]),
     ("plan", &["error", "policy", "run_id", "table"]),
     ("rewrite", &["error", "plan", "run_id", "storage", "table"]),
-    ("commit", &["catalog", "clock", "error", "meta", "plan", "rewrite", "run_id", "storage", "table"]),
+    ("commit", &["backoff", "catalog", "clock", "error", "meta", "plan", "rewrite", "run_id", "storage", "table"]),
     (
         "clean",
         &["catalog", "clock", "commit", "error", "meta", "plan", "policy", "run_id", "storage", "table", "telemetry"],
@@ -57,6 +58,7 @@ const LAYERS: [(&str, &[&str]); 30] = [
         "schedule",
         &[
             "action",
+            "backoff",
             "catalog",
             "clean",
             "clock",
