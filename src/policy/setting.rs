@@ -138,7 +138,7 @@ macro_rules! settings {
     ($($name:ident = $key:literal => $($field:ident).+, $read:ident($($min:literal)?);)*) => {
         /// The key paths of settings.
         pub mod key {
-            $(#[doc = $key] pub const $name: &str = $key;)*
+            $(pub const $name: &str = $key;)*
         }
 
         impl Setting {
