@@ -29,7 +29,7 @@ pub use records::{Backoff, MemoryUse, Queue, RunCounts, RunRecord, Step, Stored}
 pub use series::Cardinality;
 use series::extra_labels;
 use sizes::SizeCollector;
-use slots::{Slot, Slots};
+use slots::{SeriesSlot, Slots};
 
 use crate::error::{Error, Result};
 use crate::table::TableName;
@@ -114,8 +114,8 @@ impl Metrics {
     /// Removes all series of a table that is gone. Counters that it shared with others stay as long as the catalog does.
     pub fn forget_table(&self, table: &TableName) {
         let mut slots = self.slots();
-        if slots.remove(table) == Some(Slot::Own) {
-            self.remove_series(&Labels::of(table, Slot::Own));
+        if slots.remove(table) == Some(SeriesSlot::Own) {
+            self.remove_series(&Labels::of(table, SeriesSlot::Own));
         }
         self.forget_totals(&mut slots, &table.catalog);
         self.show_table_counts(&slots);
@@ -139,7 +139,7 @@ impl Metrics {
     }
 
     /// The table's slot; a table that is new to it gets its zeros.
-    fn slot(&self, slots: &mut Slots, table: &TableName) -> Slot {
+    fn slot(&self, slots: &mut Slots, table: &TableName) -> SeriesSlot {
         let before = slots.get(table);
         let slot = slots.assign(table);
         if before != Some(slot) {
@@ -149,14 +149,14 @@ impl Metrics {
         slot
     }
 
-    fn start_series(&self, table: &TableName, slot: Slot) {
+    fn start_series(&self, table: &TableName, slot: SeriesSlot) {
         let labels = Labels::of(table, slot);
         for definition in ALL.iter().filter(|d| d.kind == MetricKind::Counter && d.is_of_table()) {
             for extra in extra_labels(definition) {
                 self.counter(definition, &labels.with(&extra));
             }
         }
-        if slot == Slot::Own {
+        if slot == SeriesSlot::Own {
             for definition in [&definitions::PAUSED_TABLE, &definitions::REFUSED, &definitions::DELAY_END] {
                 for extra in extra_labels(definition) {
                     self.gauge(definition, &labels.with(&extra)).set(0.0);
@@ -191,9 +191,9 @@ impl Metrics {
 
     /// Removes a gauge of a table that has no other label, if the table has one of its own.
     fn remove(&self, table: &TableName, definition: &Definition) {
-        if self.slots().get(table) == Some(Slot::Own) {
+        if self.slots().get(table) == Some(SeriesSlot::Own) {
             // One that was never set has no series.
-            let _ = self.gauges[definition.name].remove_label_values(&Labels::of(table, Slot::Own).with(&[]));
+            let _ = self.gauges[definition.name].remove_label_values(&Labels::of(table, SeriesSlot::Own).with(&[]));
         }
     }
 
@@ -201,13 +201,13 @@ impl Metrics {
     fn record(&self, table: &TableName, samples: &[GaugeSample]) {
         let mut slots = self.slots();
         match self.slot(&mut slots, table) {
-            Slot::Own => {
-                let labels = Labels::of(table, Slot::Own);
+            SeriesSlot::Own => {
+                let labels = Labels::of(table, SeriesSlot::Own);
                 for (definition, extra, value) in samples {
                     self.gauge(definition, &labels.with(extra.as_slice())).set(*value);
                 }
             }
-            Slot::Other => {
+            SeriesSlot::Other => {
                 let folded = series::folded();
                 for (definition, extra, value) in samples {
                     let same = |(d, e): &(&Definition, Option<&str>)| d.name == definition.name && e == extra;
@@ -259,10 +259,10 @@ struct Labels<'a> {
 }
 
 impl<'a> Labels<'a> {
-    fn of(name: &'a TableName, slot: Slot) -> Self {
+    fn of(name: &'a TableName, slot: SeriesSlot) -> Self {
         match slot {
-            Slot::Own => Self { catalog: &name.catalog, namespace: name.namespace_text(), table: &name.table },
-            Slot::Other => Self::of_others(&name.catalog),
+            SeriesSlot::Own => Self { catalog: &name.catalog, namespace: name.namespace_text(), table: &name.table },
+            SeriesSlot::Other => Self::of_others(&name.catalog),
         }
     }
 

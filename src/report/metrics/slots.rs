@@ -9,7 +9,7 @@ pub(super) const OTHER: &str = "_other";
 
 /// A table's share of the series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Slot {
+pub(super) enum SeriesSlot {
     Own,
     /// It is folded into the others of its catalog.
     Other,
@@ -40,30 +40,30 @@ impl Slots {
         self.tables.len() - self.own
     }
 
-    pub(super) fn get(&self, table: &TableName) -> Option<Slot> {
-        self.tables.get(table).map(|values| if values.is_some() { Slot::Other } else { Slot::Own })
+    pub(super) fn get(&self, table: &TableName) -> Option<SeriesSlot> {
+        self.tables.get(table).map(|values| if values.is_some() { SeriesSlot::Other } else { SeriesSlot::Own })
     }
 
     /// The table's slot: its own if it has or can have one.
-    pub(super) fn assign(&mut self, table: &TableName) -> Slot {
+    pub(super) fn assign(&mut self, table: &TableName) -> SeriesSlot {
         match self.get(table) {
-            Some(slot) if slot == Slot::Own || self.own >= self.max => slot,
+            Some(slot) if slot == SeriesSlot::Own || self.own >= self.max => slot,
             None if self.own >= self.max => {
                 self.tables.insert(table.clone(), Some(Vec::new()));
-                Slot::Other
+                SeriesSlot::Other
             }
             Some(_) | None => {
                 self.tables.insert(table.clone(), None);
                 self.own += 1;
-                Slot::Own
+                SeriesSlot::Own
             }
         }
     }
 
     /// Forgets a table; its values leave the totals.
-    pub(super) fn remove(&mut self, table: &TableName) -> Option<Slot> {
+    pub(super) fn remove(&mut self, table: &TableName) -> Option<SeriesSlot> {
         let slot = self.get(table)?;
-        self.own -= usize::from(slot == Slot::Own);
+        self.own -= usize::from(slot == SeriesSlot::Own);
         self.tables.remove(table);
         Some(slot)
     }

@@ -366,14 +366,14 @@ proptest! {
                 last.remove(&which);
             } else {
                 last.insert(which, f64::from(value));
-                if slots.assign(&name) == Slot::Other {
+                if slots.assign(&name) == SeriesSlot::Other {
                     slots.set_values(&name, 1, &[f64::from(value)]);
                 }
             }
             prop_assert!(slots.own() <= max);
             prop_assert_eq!(slots.own() + slots.other(), last.len());
             let folded = last.iter().filter(|(which, _)| {
-                slots.get(&table(&format!("lake.a.t{which}"))) == Some(Slot::Other)
+                slots.get(&table(&format!("lake.a.t{which}"))) == Some(SeriesSlot::Other)
             });
             let wanted: f64 = folded.map(|(_, value)| value).sum();
             prop_assert_eq!(slots.totals().get("lake").map_or(0.0, |totals| totals[1]), wanted);
