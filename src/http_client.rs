@@ -4,12 +4,13 @@
 //! `SSL_CERT_FILE` and `SSL_CERT_DIR` name other ones, and the property [`CA_FILE`] adds some.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use reqwest::header::{AGE, DATE, HeaderMap};
 use tokio::time::Instant;
 
+use crate::backoff;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -84,7 +85,7 @@ pub(crate) fn duration_ms(properties: &HashMap<String, String>, key: &str, defau
 
 /// Waits between tries: doubling from `first` to `longest`, each varied by up to a half so that many clients spread.
 #[derive(Debug, Clone, Copy)]
-pub struct Backoff {
+pub struct RetryDelay {
     /// Tries after the first.
     pub retries: u32,
     /// Wait before the second try.
@@ -93,14 +94,14 @@ pub struct Backoff {
     pub longest: Duration,
 }
 
-impl Backoff {
+impl RetryDelay {
     /// The wait after failed try number `attempt` (from 0); `random` is any number. `None` if there is no further try.
     /// A wait that the server asked for is kept, as long as it is not absurd.
     pub fn wait(&self, attempt: u32, random: u128, retry_after: Option<Duration>) -> Option<Duration> {
         if attempt >= self.retries {
             return None;
         }
-        let doubled = self.first.saturating_mul(1u32.checked_shl(attempt).unwrap_or(u32::MAX)).min(self.longest);
+        let doubled = backoff::doubled(self.first, self.longest, attempt);
         // The low bits of a version 7 UUID are random, its high ones are the time.
         let share = u32::try_from(random % 500).unwrap_or(0);
         let varied = doubled * (1000 - share) / 1000;
@@ -129,12 +130,12 @@ impl ToldTime {
         let Some(date) = text(DATE).and_then(|date| jiff::fmt::rfc2822::parse(date).ok()) else { return };
         let age_s: i64 = text(AGE).and_then(|age| age.parse().ok()).filter(|age| *age >= 0).unwrap_or(0);
         let told_ms = date.timestamp().as_millisecond().saturating_add(age_s.saturating_mul(1000));
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((told_ms, clock.steady()));
+        *self.0.lock() = Some((told_ms, clock.steady()));
     }
 
     /// What the server's clock shows now, milliseconds since the epoch: the last date told, and the time since.
     pub(crate) fn now_ms(&self, clock: &dyn Clock) -> Option<i64> {
-        let (told_ms, at) = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let (told_ms, at) = (*self.0.lock())?;
         let since = clock.steady().saturating_duration_since(at);
         Some(told_ms.saturating_add(i64::try_from(since.as_millis()).unwrap_or(i64::MAX)))
     }
@@ -189,13 +190,13 @@ mod tests {
 
     #[test]
     fn waits_double_up_to_a_limit_and_end() {
-        let backoff = Backoff { retries: 4, first: Duration::from_secs(1), longest: Duration::from_secs(5) };
+        let backoff = RetryDelay { retries: 4, first: Duration::from_secs(1), longest: Duration::from_secs(5) };
         let waits: Vec<_> = (0..5).map(|n| backoff.wait(n, 0, None).map(|d| d.as_millis())).collect();
         assert_eq!(waits, [Some(1000), Some(2000), Some(4000), Some(5000), None]);
         assert_eq!(backoff.wait(0, 250, None), Some(Duration::from_millis(750)), "spread by up to a half");
         assert_eq!(backoff.wait(0, 0, Some(Duration::from_secs(30))), Some(Duration::from_secs(30)));
         assert_eq!(backoff.wait(0, 0, Some(Duration::from_secs(86_400))), Some(Duration::from_secs(120)));
-        let endless = Backoff { retries: u32::MAX, ..backoff };
+        let endless = RetryDelay { retries: u32::MAX, ..backoff };
         assert_eq!(endless.wait(1_000_000, 0, None), Some(Duration::from_secs(5)));
     }
 

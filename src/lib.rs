@@ -5,6 +5,7 @@
 
 pub mod action;
 pub mod allocator;
+pub mod backoff;
 pub mod catalog;
 pub mod clean;
 pub mod cli;

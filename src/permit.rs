@@ -1,8 +1,9 @@
 //! Whether this process may still change tables. Asked right before each commit and each deletion, so that a process that
 //! lost its turn, or slept through it, begins neither.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use crate::clock::{Clock, SystemClock};
@@ -68,7 +69,7 @@ impl WritePermit {
 
     fn lock(&self) -> Option<MutexGuard<'_, Option<Instant>>> {
         // A single value is whole after any panic.
-        self.until.as_ref().map(|until| until.lock().unwrap_or_else(PoisonError::into_inner))
+        self.until.as_ref().map(|until| until.lock())
     }
 }
 

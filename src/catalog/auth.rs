@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use super::classify::{self, Rejection};
 use crate::clock::Clock;
 use crate::error::{Context, Error, ErrorKind, Result};
-use crate::http_client::{Backoff, chain, retry_after};
 use crate::http_client::{NoObserver, RequestObserver};
+use crate::http_client::{RetryDelay, chain, retry_after};
 
 /// Reads a secret anew each time it is called, so that a rotated one is picked up.
 pub type SecretSource = Arc<dyn Fn() -> Result<String> + Send + Sync>;
@@ -46,8 +46,8 @@ impl std::fmt::Debug for Auth {
 }
 
 /// A token request is tried again this often before the caller's request fails.
-const TOKEN_BACKOFF: Backoff =
-    Backoff { retries: 2, first: Duration::from_millis(300), longest: Duration::from_secs(5) };
+const TOKEN_BACKOFF: RetryDelay =
+    RetryDelay { retries: 2, first: Duration::from_millis(300), longest: Duration::from_secs(5) };
 /// After that, later requests fail at once for this long, doubling, before the next token request.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_LONGEST: Duration = Duration::from_secs(60);
@@ -59,7 +59,7 @@ const REJECTED_AGAIN: Duration = Duration::from_secs(60);
 
 /// A token in use.
 #[derive(Clone)]
-pub(super) struct Token {
+pub(super) struct CatalogToken {
     /// The value of the `Authorization` header; `None` without authentication.
     pub(super) header: Option<String>,
     /// Counts renewals, so that several requests rejected together renew once.
@@ -67,7 +67,7 @@ pub(super) struct Token {
 }
 
 #[derive(Default)]
-struct State {
+struct TokenState {
     header: Option<String>,
     generation: u64,
     renew_at: Option<Instant>,
@@ -90,7 +90,7 @@ pub(super) struct Authenticator {
     client: reqwest::Client,
     clock: Arc<dyn Clock>,
     observer: Arc<dyn RequestObserver>,
-    state: Mutex<State>,
+    state: Mutex<TokenState>,
 }
 
 #[derive(Deserialize)]
@@ -114,9 +114,9 @@ impl Authenticator {
     }
 
     /// The token to send, fetched or renewed first if it is time.
-    pub(super) async fn token(&self) -> Result<Token> {
+    pub(super) async fn token(&self) -> Result<CatalogToken> {
         if matches!(self.auth, Auth::None) {
-            return Ok(Token { header: None, generation: 0 });
+            return Ok(CatalogToken { header: None, generation: 0 });
         }
         let mut state = self.state.lock().await;
         let now = Instant::now();
@@ -127,13 +127,13 @@ impl Authenticator {
                 return Err(e);
             }
         }
-        Ok(Token { header: state.header.clone(), generation: state.generation })
+        Ok(CatalogToken { header: state.header.clone(), generation: state.generation })
     }
 
     /// After `rejected` was not accepted: whether there is another token now.
     ///
     /// A right that is missing is no reason for a new token unless the old one is over, or does not tell how long it lives.
-    pub(super) async fn renew(&self, rejected: &Token, rejection: Rejection) -> Result<bool> {
+    pub(super) async fn renew(&self, rejected: &CatalogToken, rejection: Rejection) -> Result<bool> {
         if matches!(self.auth, Auth::None) {
             return Ok(false);
         }
@@ -146,7 +146,7 @@ impl Authenticator {
     }
 
     /// Whether a new token may be accepted where the present one was not.
-    fn may_help(&self, state: &State, rejection: Rejection) -> bool {
+    fn may_help(&self, state: &TokenState, rejection: Rejection) -> bool {
         if matches!(self.auth, Auth::Bearer(_)) {
             // It is read anew, which costs nothing; the same one again is not sent.
             return true;
@@ -157,7 +157,7 @@ impl Authenticator {
         !just_renewed && (rejection == Rejection::Token || over)
     }
 
-    async fn renew_locked(&self, state: &mut State) -> Result<()> {
+    async fn renew_locked(&self, state: &mut TokenState) -> Result<()> {
         if let Some(failure) = &state.failure
             && Instant::now() < failure.until
         {

@@ -65,7 +65,7 @@ const SAID_MAX: usize = 1_000;
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Body {
+enum ErrorBody {
     Iceberg { error: Model },
     OAuth { error: String, error_description: Option<String> },
 }
@@ -107,12 +107,12 @@ fn missing_type(operation: &str) -> Option<&'static str> {
 /// The error that an unsuccessful answer to an operation stands for, with the type and message that its body gives.
 /// [`ErrorKind::NotFound`] only if the answer says so of the table, or of the namespace, that was asked for.
 pub(super) fn error_of(operation: &str, status: u16, body: &[u8]) -> Error {
-    let (said, kind_said) = match serde_json::from_slice::<Body>(body) {
-        Ok(Body::Iceberg { error }) => {
+    let (said, kind_said) = match serde_json::from_slice::<ErrorBody>(body) {
+        Ok(ErrorBody::Iceberg { error }) => {
             let kind = error.kind.unwrap_or_default();
             (format!(" {kind}: {}", error.message.unwrap_or_default()), Some(kind))
         }
-        Ok(Body::OAuth { error, error_description }) => {
+        Ok(ErrorBody::OAuth { error, error_description }) => {
             (format!(" {error}: {}", error_description.unwrap_or_default()), None)
         }
         Err(_) => {

@@ -12,9 +12,7 @@ use crate::table::TableCredentials;
 
 /// Asks the catalog that lent them.
 pub struct CatalogCredentials {
-    /// The catalog.
     pub catalog: Arc<dyn Catalog>,
-    /// The table.
     pub table: TableIdent,
 }
 

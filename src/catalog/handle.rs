@@ -16,7 +16,6 @@ pub struct TableHandle {
     pub catalog_name: String,
     /// Namespace and table name.
     pub ident: TableIdent,
-    /// The catalog.
     pub catalog: Arc<dyn Catalog>,
     /// The store for this table's files, with the table's credentials.
     pub store: StoreRef,

@@ -6,12 +6,13 @@
 //! are *unknown*, never a failure.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
 use iceberg_catalog_rest::{CommitTableRequest, ListNamespaceResponse, ListTablesResponse};
+use parking_lot::Mutex as StdMutex;
 use reqwest::Method;
 use reqwest::header::{HeaderMap, HeaderValue};
 use serde::Deserialize;
@@ -20,7 +21,7 @@ use tokio::time::Instant;
 
 pub use super::auth::{Auth, SecretSource};
 use super::names::{Separator, encode};
-use super::transport::{self, CommitAnswer, Request, Transport};
+use super::transport::{self, CatalogRequest, CommitAnswer, Transport};
 pub use super::transport::{MAX_RETRIES, REQUEST_TIMEOUT_MS};
 use super::{Catalog, CommitOutcome, MaySend};
 use crate::clock::{Clock, SystemClock};
@@ -71,7 +72,6 @@ struct ConnectionSlot {
     failed: Option<(Instant, Error)>,
 }
 
-/// A REST catalog.
 pub struct RestCatalog {
     config: RestCatalogConfig,
     transport: Transport,
@@ -202,7 +202,7 @@ impl RestCatalog {
     }
 
     /// Sends a read and parses its answer.
-    async fn read<T: for<'de> Deserialize<'de>>(&self, request: Request) -> Result<T> {
+    async fn read<T: for<'de> Deserialize<'de>>(&self, request: CatalogRequest) -> Result<T> {
         let (start, operation) = (Instant::now(), request.operation);
         let url = request.url.clone();
         let parsed = match self.transport.read(request).await {
@@ -215,11 +215,11 @@ impl RestCatalog {
     }
 
     fn table_token(&self, table: &TableIdent) -> Option<String> {
-        self.table_tokens.lock().unwrap_or_else(PoisonError::into_inner).get(table).cloned()
+        self.table_tokens.lock().get(table).cloned()
     }
 
     fn remember_token(&self, table: &TableIdent, config: &HashMap<String, String>) {
-        let mut tokens = self.table_tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tokens = self.table_tokens.lock();
         match config.get("token") {
             Some(token) => tokens.insert(table.clone(), token.clone()),
             None => tokens.remove(table),
@@ -255,8 +255,10 @@ impl RestCatalog {
     async fn table_response(&self, table: &TableIdent) -> Result<TableResponse> {
         let connection = self.connection().await?;
         let url = format!("{}/{}", connection.base, connection.separator.table(table)?);
-        let request =
-            Request { table_token: self.table_token(table), ..get("load_table", url, connection.headers.clone()) };
+        let request = CatalogRequest {
+            table_token: self.table_token(table),
+            ..get("load_table", url, connection.headers.clone())
+        };
         self.read(request).await
     }
 
@@ -271,7 +273,7 @@ impl RestCatalog {
         table: &TableIdent,
         requirements: Vec<TableRequirement>,
         updates: Vec<TableUpdate>,
-    ) -> Result<Request> {
+    ) -> Result<CatalogRequest> {
         let connection = self.connection().await?;
         if !connection.endpoints.is_empty() && !connection.endpoints.contains(COMMIT_ENDPOINT) {
             return Err(Error::unsupported("the catalog announces no way to commit to tables"));
@@ -285,7 +287,7 @@ impl RestCatalog {
         }
         let body = serde_json::to_vec(&CommitTableRequest { identifier: Some(table.clone()), requirements, updates })?;
         let table_token = self.table_token(table);
-        Ok(Request {
+        Ok(CatalogRequest {
             operation: COMMIT_OPERATION,
             method: Method::POST,
             url,
@@ -296,8 +298,8 @@ impl RestCatalog {
     }
 }
 
-fn get(operation: &'static str, url: String, headers: HeaderMap) -> Request {
-    Request { operation, method: Method::GET, url, headers, body: None, table_token: None }
+fn get(operation: &'static str, url: String, headers: HeaderMap) -> CatalogRequest {
+    CatalogRequest { operation, method: Method::GET, url, headers, body: None, table_token: None }
 }
 
 fn present(properties: HashMap<String, Option<String>>) -> HashMap<String, String> {
@@ -356,7 +358,7 @@ impl Catalog for RestCatalog {
             return Ok(self.load_table(table).await.context(what)?.lent);
         }
         let url = format!("{}/{}/credentials", connection.base, connection.separator.table(table).context(what)?);
-        let request = Request {
+        let request = CatalogRequest {
             table_token: self.table_token(table),
             ..get("load_credentials", url, connection.headers.clone())
         };

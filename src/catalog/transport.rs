@@ -10,11 +10,11 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, Header
 use tokio::time::Instant;
 
 use super::MaySend;
-use super::auth::{Authenticator, Token};
+use super::auth::{Authenticator, CatalogToken};
 use super::classify::{self, CommitClass, Rejection};
 use crate::clock::Clock;
 use crate::error::{Context, Error, ErrorKind, Result};
-use crate::http_client::{self, Backoff, ToldTime, chain, duration_ms, retry_after};
+use crate::http_client::{self, RetryDelay, ToldTime, chain, duration_ms, retry_after};
 use crate::http_client::{NoObserver, RequestObserver};
 use crate::permit::WritePermit;
 
@@ -27,7 +27,7 @@ pub const MAX_RETRIES: &str = "rest.client.max-retries";
 const BODY_BYTES_MAX: usize = 512 << 20;
 
 /// One request, as often as it may have to be sent.
-pub(super) struct Request {
+pub(super) struct CatalogRequest {
     /// What it is for, as observers name it.
     pub(super) operation: &'static str,
     pub(super) method: Method,
@@ -38,7 +38,7 @@ pub(super) struct Request {
     pub(super) table_token: Option<String>,
 }
 
-struct Answer {
+struct CatalogAnswer {
     status: u16,
     retry_after: Option<Duration>,
     body: Bytes,
@@ -76,7 +76,7 @@ pub(super) struct Transport {
     authenticator: Authenticator,
     clock: Arc<dyn Clock>,
     timeout: Duration,
-    backoff: Backoff,
+    backoff: RetryDelay,
     /// Asked right before a commit is sent.
     pub(super) permit: WritePermit,
     observer: Arc<dyn RequestObserver>,
@@ -98,7 +98,7 @@ impl Transport {
                 Error::new(ErrorKind::Config, format!("{MAX_RETRIES} = {text:?}: expected a number from 0 to 100"))
             })?,
         };
-        let backoff = Backoff { retries, first: Duration::from_millis(200), longest: Duration::from_secs(10) };
+        let backoff = RetryDelay { retries, first: Duration::from_millis(200), longest: Duration::from_secs(10) };
         let commits = http_client::build_unpooled(properties)?;
         Ok(Self {
             reads,
@@ -125,7 +125,7 @@ impl Transport {
     }
 
     /// Reads: sent again on errors that pass, and once with a fresh token.
-    pub(super) async fn read(&self, mut request: Request) -> Result<Bytes> {
+    pub(super) async fn read(&self, mut request: CatalogRequest) -> Result<Bytes> {
         let mut attempt = 0;
         let mut token_renewed = false;
         loop {
@@ -159,7 +159,7 @@ impl Transport {
     }
 
     /// Commits: sent again only if all answers so far say that it was not looked at.
-    pub(super) async fn commit(&self, mut request: Request, may_send: MaySend<'_>) -> CommitAnswer {
+    pub(super) async fn commit(&self, mut request: CatalogRequest, may_send: MaySend<'_>) -> CommitAnswer {
         let (mut attempt, mut sent, mut token_renewed) = (0, false, false);
         // An answer that says no is no proof that nothing was applied.
         let end = |sent: bool, error| if sent { CommitAnswer::Refused(error) } else { CommitAnswer::NotSent(error) };
@@ -208,7 +208,12 @@ impl Transport {
     }
 
     /// Whether the request can be repeated with another token than the one rejected.
-    async fn fresh_token(&self, request: &mut Request, rejected: &Token, rejection: Rejection) -> Result<bool> {
+    async fn fresh_token(
+        &self,
+        request: &mut CatalogRequest,
+        rejected: &CatalogToken,
+        rejection: Rejection,
+    ) -> Result<bool> {
         if request.table_token.take().is_some() {
             // The table's own token is over; the catalog's still stands.
             return Ok(true);
@@ -216,7 +221,12 @@ impl Transport {
         self.authenticator.renew(rejected, rejection).await
     }
 
-    async fn send(&self, client: &reqwest::Client, request: &Request, token: &Token) -> Result<Answer, Failed> {
+    async fn send(
+        &self,
+        client: &reqwest::Client,
+        request: &CatalogRequest,
+        token: &CatalogToken,
+    ) -> Result<CatalogAnswer, Failed> {
         let mut builder =
             client.request(request.method.clone(), &request.url).timeout(self.timeout).headers(request.headers.clone());
         let of_table = request.table_token.as_ref().map(|t| format!("Bearer {t}"));
@@ -235,7 +245,7 @@ impl Transport {
         let status = response.status().as_u16();
         let asked = retry_after(response.headers(), self.clock.now_ms());
         let body = take_body(response).await?;
-        Ok(Answer { status, retry_after: asked, body })
+        Ok(CatalogAnswer { status, retry_after: asked, body })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use crate::config::{Config, Loaded, Problems, Secret};
+use crate::config::{Config, LoadedConfig, Problems, Secret};
 
 /// Validates a configuration file and prints all of its problems, and what is odd in this environment.
 /// Returns the exit code: 0 if the daemon would start with it, 2 if not.
@@ -22,7 +22,7 @@ pub fn check(path: &Path, out: &mut dyn Write) -> i32 {
 }
 
 /// Loads a configuration for a command that goes on to use it; problems and warnings go to `out`.
-pub(super) fn load(path: &Path, out: &mut dyn Write) -> Option<Loaded> {
+pub(super) fn load(path: &Path, out: &mut dyn Write) -> Option<LoadedConfig> {
     match Config::load(path) {
         Ok(loaded) => {
             for warning in &loaded.warnings {
@@ -37,7 +37,7 @@ pub(super) fn load(path: &Path, out: &mut dyn Write) -> Option<Loaded> {
     }
 }
 
-fn print_loaded(path: &Path, loaded: &Loaded, out: &mut dyn Write) -> io::Result<()> {
+fn print_loaded(path: &Path, loaded: &LoadedConfig, out: &mut dyn Write) -> io::Result<()> {
     for warning in &loaded.warnings {
         write!(out, "{warning}")?;
     }

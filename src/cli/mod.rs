@@ -27,7 +27,7 @@ use clap::Parser;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Loaded;
+use crate::config::LoadedConfig;
 use crate::error::{Error, ErrorKind, Result};
 use crate::telemetry::FilterHandle;
 
@@ -86,7 +86,7 @@ async fn dispatch(command: Command, log: &LogArguments) -> Result<i32> {
 
 async fn execute(
     command: Command,
-    loaded: Option<Loaded>,
+    loaded: Option<LoadedConfig>,
     log_filter: FilterHandle,
     cancel: CancellationToken,
 ) -> Result<i32> {
@@ -130,7 +130,7 @@ fn listen(kind: SignalKind) -> Result<Signal> {
 }
 
 /// Loads a configuration; problems are printed as `check` prints them.
-fn load(path: &Path) -> Result<Loaded> {
+fn load(path: &Path) -> Result<LoadedConfig> {
     check::load(path, &mut std::io::stderr())
         .ok_or_else(|| Error::new(ErrorKind::Config, format!("{} is not usable; nothing was started", path.display())))
 }

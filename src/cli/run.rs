@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Loaded;
+use crate::config::LoadedConfig;
 use crate::daemon;
 use crate::error::Result;
 use crate::telemetry::FilterHandle;
 
 /// Runs until a signal. `listen` wins over the configuration, so that one file serves on a laptop and in a container.
 pub(super) async fn run(
-    loaded: Loaded,
+    loaded: LoadedConfig,
     listen: Option<SocketAddr>,
     log_filter: FilterHandle,
     cancel: CancellationToken,

@@ -6,6 +6,7 @@ use iceberg::spec::FormatVersion;
 use uuid::Uuid;
 
 use super::CommitContext;
+use crate::backoff::doubled;
 use crate::catalog::TableHandle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::table::Metadata;
@@ -71,7 +72,7 @@ pub(super) fn judge(metadata: &Metadata, snapshot_id: i64, request: OpenRequest)
 
 /// The wait before the `n`th attempt after the first (from 1): doubling, limited, with up to a tenth of jitter.
 pub(super) fn backoff(ctx: &CommitContext, n: u32, uuid: Uuid) -> Duration {
-    let wait = ctx.min_wait.saturating_mul(1u32.checked_shl(n.saturating_sub(1)).unwrap_or(u32::MAX)).min(ctx.max_wait);
+    let wait = doubled(ctx.min_wait, ctx.max_wait, n.saturating_sub(1));
     let jitter = f64::from(uuid.as_u128() as u16) / f64::from(u16::MAX) / 10.0;
     wait.saturating_add(wait.mul_f64(jitter))
 }

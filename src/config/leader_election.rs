@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::problem::Diagnostics;
-use super::reader::{Item, Section, boolean, duration};
+use super::reader::{Section, TomlValue};
+use crate::policy::SettingReader;
 
 /// Longest retry period: with the spread of a fifth and the longest round it stays below the minute in which a process must
 /// show that it lives.
@@ -39,32 +39,22 @@ impl Default for LeaderElectionConfig {
     }
 }
 
-pub(super) fn read(diagnostics: &mut Diagnostics<'_>, mut section: Section<'_, '_>) -> LeaderElectionConfig {
-    let default = LeaderElectionConfig::default();
-    let enabled = section.read(diagnostics, "enabled", boolean);
-    let lease = section.read(diagnostics, "lease", dns_name);
-    let namespace = section.read(diagnostics, "namespace", dns_name);
-    let lease_duration = section.read(diagnostics, "lease-duration", |diagnostics, item| {
-        let time = duration(diagnostics, item)?;
+pub(super) fn read(mut section: Section<'_>) -> LeaderElectionConfig {
+    let mut config = LeaderElectionConfig::default();
+    section.set("enabled", &mut config.enabled, TomlValue::boolean);
+    section.set("lease", &mut config.lease, dns_name);
+    config.namespace = section.get("namespace", dns_name);
+    section.set("lease-duration", &mut config.lease_duration, |item| {
+        let time = item.duration()?;
         if time.subsec_nanos() != 0 {
-            item.error(diagnostics, "has a fraction of a second, which a Lease cannot hold", "use whole seconds");
+            item.error("has a fraction of a second, which a Lease cannot hold", "use whole seconds");
         }
         Some(time)
     });
-    let renew_deadline = section.read(diagnostics, "renew-deadline", duration);
-    let retry_period = section.read(diagnostics, "retry-period", duration);
-    let value = |read: &Option<crate::policy::Placed<Duration>>, default| read.as_ref().map_or(default, |p| p.value);
-    let config = LeaderElectionConfig {
-        enabled: enabled.map_or(default.enabled, |placed| placed.value),
-        lease: lease.map_or(default.lease, |placed| placed.value),
-        namespace: namespace.map(|placed| placed.value),
-        lease_duration: value(&lease_duration, default.lease_duration),
-        renew_deadline: value(&renew_deadline, default.renew_deadline),
-        retry_period: value(&retry_period, default.retry_period),
-    };
+    section.set("renew-deadline", &mut config.renew_deadline, TomlValue::duration);
+    section.set("retry-period", &mut config.retry_period, TomlValue::duration);
     // Where the file says one of the two, that is where to change it.
-    let place =
-        |a: &'static str, b: &'static str| section.key_place(diagnostics, a).or(section.key_place(diagnostics, b));
+    let place = |a, b| section.key_place(a).or(section.key_place(b));
     let too_long = [
         (
             config.renew_deadline >= config.lease_duration,
@@ -90,22 +80,22 @@ pub(super) fn read(diagnostics: &mut Diagnostics<'_>, mut section: Section<'_, '
     ];
     for (wrong, place, key, message, cure) in too_long {
         if let (true, Some(place)) = (wrong, place) {
-            diagnostics.error(place, &section.path_of(key), message, cure);
+            section.diagnostics.error(place, &section.path_of(key), message, cure);
         }
     }
-    section.finish(diagnostics);
+    section.finish();
     config
 }
 
 /// A name as Kubernetes takes it for objects.
-fn dns_name(diagnostics: &mut Diagnostics<'_>, item: &Item<'_, '_>) -> Option<String> {
-    let text = item.str(diagnostics)?;
+fn dns_name(item: &TomlValue<'_>) -> Option<String> {
+    let text = item.str()?;
     let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
     let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
     let usable =
         text.chars().all(inner) && edge(text.chars().next()) && edge(text.chars().next_back()) && text.len() <= 253;
     if !usable {
-        item.error(diagnostics, format!("\"{text}\" is no name for a Kubernetes object"), "use a-z, 0-9, `-` and `.`");
+        item.error(format!("\"{text}\" is no name for a Kubernetes object"), "use a-z, 0-9, `-` and `.`");
     }
     usable.then(|| text.to_owned())
 }

@@ -28,8 +28,7 @@ pub use secret::{Secret, SecretText};
 pub use traces::TracesConfig;
 
 use crate::error::{Context, Result};
-use crate::policy::{PolicySet, ResolvedPolicy};
-use crate::table::TableName;
+use crate::policy::PolicySet;
 
 /// A configuration file's size at most.
 const FILE_MAX_BYTES: u64 = 16 << 20;
@@ -132,7 +131,7 @@ pub struct CatalogConfig {
     /// Settings as Iceberg names them, such as `s3.region`; they win over those of the catalog's defaults.
     pub properties: BTreeMap<String, PropertyValue>,
     /// How to prove who is asking.
-    pub auth: Auth,
+    pub auth: AuthConfig,
 }
 
 impl CatalogConfig {
@@ -162,9 +161,9 @@ impl CatalogConfig {
     /// Every secret the catalog needs, with the key path it stands at.
     pub fn secrets(&self) -> impl Iterator<Item = (String, &Secret)> {
         let auth = match &self.auth {
-            Auth::None => None,
-            Auth::Bearer { token } => Some(("auth.token".to_owned(), token)),
-            Auth::OAuth2 { credential, .. } => Some(("auth.credential".to_owned(), credential)),
+            AuthConfig::None => None,
+            AuthConfig::Bearer { token } => Some(("auth.token".to_owned(), token)),
+            AuthConfig::OAuth2 { credential, .. } => Some(("auth.credential".to_owned(), credential)),
         };
         let properties = self.properties.iter().filter_map(|(key, value)| match value {
             PropertyValue::Plain(_) => None,
@@ -174,7 +173,6 @@ impl CatalogConfig {
     }
 }
 
-/// The value of a catalog property.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PropertyValue {
     /// As it stands in the file.
@@ -185,14 +183,11 @@ pub enum PropertyValue {
 
 /// `auth` of a catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Auth {
+pub enum AuthConfig {
     /// No proof.
     None,
     /// A token sent as it is, read anew for each request so that it may be rotated.
-    Bearer {
-        /// The token.
-        token: Secret,
-    },
+    Bearer { token: Secret },
     /// OAuth2 client credentials.
     OAuth2 {
         /// `client-id:client-secret`.
@@ -206,18 +201,18 @@ pub enum Auth {
 
 /// A usable configuration, with what is odd about it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Loaded {
+pub struct LoadedConfig {
     /// The configuration.
     pub config: Config,
     /// All of severity [`Severity::Warning`].
     pub warnings: Vec<Problem>,
     /// The file it was read from, if it was.
-    pub source: Option<Source>,
+    pub source: Option<ConfigFile>,
 }
 
 /// A configuration file as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
+pub struct ConfigFile {
     /// Where it lies.
     pub path: PathBuf,
     /// What it said.
@@ -226,10 +221,10 @@ pub struct Source {
 
 impl Config {
     /// Reads and validates a file.
-    pub fn load(path: &Path) -> Result<Loaded, Problems> {
+    pub fn load(path: &Path) -> Result<LoadedConfig, Problems> {
         let text = Self::read(path)?;
         let mut loaded = Self::parse(&path.display().to_string(), &text)?;
-        loaded.source = Some(Source { path: path.to_owned(), text });
+        loaded.source = Some(ConfigFile { path: path.to_owned(), text });
         Ok(loaded)
     }
 
@@ -250,21 +245,14 @@ impl Config {
     }
 
     /// Validates the text of a file. Paths of secrets are taken relative to the folder of `file`, which is not read.
-    pub fn parse(file: &str, text: &str) -> Result<Loaded, Problems> {
-        let mut diagnostics = problem::Diagnostics::new(file, text);
-        let base = Path::new(file).parent().unwrap_or(Path::new(""));
-        let config = file::read(&mut diagnostics, text, base);
+    pub fn parse(file: &str, text: &str) -> Result<LoadedConfig, Problems> {
+        let diagnostics = problem::Diagnostics::new(file, text);
+        let config = file::read(&diagnostics, text);
         let failed = diagnostics.has_errors();
         let problems = diagnostics.finish();
         match config {
-            Some(config) if !failed => Ok(Loaded { config, warnings: problems, source: None }),
+            Some(config) if !failed => Ok(LoadedConfig { config, warnings: problems, source: None }),
             _ => Err(Problems(problems)),
         }
-    }
-
-    /// What is wanted for a table; `None` if no policy names it, and it is then not maintained.
-    /// [`crate::error::ErrorKind::Config`] if the policies that meet on this table contradict each other.
-    pub fn policy_for(&self, name: &TableName) -> Result<Option<ResolvedPolicy>> {
-        self.policies.resolve(name)
     }
 }

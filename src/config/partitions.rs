@@ -7,118 +7,104 @@ use jiff::{SignedDuration, Zoned};
 use toml::de::DeValue;
 
 use super::problem::Diagnostics;
-use super::reader::{Item, Section, one_of, span, string};
-use crate::policy::{PartitionCondition, PartitionSelection, PartitionTest, Placed, Severity, Span, Window};
+use super::reader::{Section, TomlValue};
+use crate::policy::{
+    PartitionCondition, PartitionSelection, PartitionTest, Placed, SettingReader, Severity, Span, Window,
+};
 
 const FORMS: &str = "write \"all\", { column = \"hour\", window = \"previous-hour\", format = \"%Y-%m-%d %H\" }, \
                      or a list of { column = \"dt\", older = \"7d\", format = \"%Y-%m-%d\" } with equal, older or newer";
 
-const WINDOWS: &[(&str, Window)] = &[("previous-hour", Window::PreviousHour), ("previous-day", Window::PreviousDay)];
-
-pub(super) fn read_partitions(diagnostics: &mut Diagnostics<'_>, item: &Item<'_, '_>) -> Option<PartitionSelection> {
+pub(super) fn read_partitions(item: &TomlValue<'_>) -> Option<PartitionSelection> {
     match item.value {
         DeValue::String(text) if text == "all" => Some(PartitionSelection::All),
-        DeValue::Table(_) => {
-            let section = item.section(diagnostics)?;
-            read_window(diagnostics, section)
-        }
+        DeValue::Table(_) => read_window(item.section()?),
         DeValue::Array(_) => {
-            let elements = item.elements(diagnostics)?;
+            let elements = item.elements()?;
             if elements.is_empty() {
-                item.error(diagnostics, "has no condition", FORMS);
+                item.error("has no condition", FORMS);
             }
             let mut conditions = Vec::new();
             for element in elements {
-                let Some(section) = element.section(diagnostics) else { continue };
-                let read = read_condition(diagnostics, section);
-                conditions.extend(read.map(|value| Placed { value, place: element.place(diagnostics) }));
+                let Some(section) = element.section() else { continue };
+                let read = read_condition(section);
+                conditions.extend(read.map(|value| Placed { value, place: element.place() }));
             }
-            check_contradictions(diagnostics, &item.path, &conditions);
+            check_contradictions(item.diagnostics, &item.path, &conditions);
             Some(PartitionSelection::Conditions(conditions.into_iter().map(|placed| placed.value).collect()))
         }
-        _ => {
-            item.error(diagnostics, "is no selection of partitions", FORMS);
-            None
-        }
+        _ => item.refuse("is no selection of partitions", FORMS),
     }
 }
 
-fn read_column(diagnostics: &mut Diagnostics<'_>, section: &mut Section<'_, '_>) -> Option<String> {
-    let column = section.read(diagnostics, "column", string);
-    if section.key_place(diagnostics, "column").is_none() {
-        section.missing(diagnostics, "column", "add column = \"...\": a partition field or its source column");
-    }
-    column.map(|placed| placed.value)
+fn read_column(section: &mut Section<'_>) -> Option<String> {
+    let cure = "add column = \"...\": a partition field or its source column";
+    section.required("column", cure, TomlValue::string).map(|placed| placed.value)
 }
 
-fn read_window(diagnostics: &mut Diagnostics<'_>, mut section: Section<'_, '_>) -> Option<PartitionSelection> {
-    let column = read_column(diagnostics, &mut section);
-    let window = section.read(diagnostics, "window", one_of(WINDOWS));
-    if section.key_place(diagnostics, "window").is_none() {
-        section.missing(diagnostics, "window", "add window = \"previous-hour\" or \"previous-day\"");
-    }
-    let window = window.map(|placed| placed.value);
-    let format = section.read(diagnostics, "format", |diagnostics, item| {
-        let format = string(diagnostics, item)?;
+fn read_window(mut section: Section<'_>) -> Option<PartitionSelection> {
+    let column = read_column(&mut section);
+    let cure = "add window = \"previous-hour\" or \"previous-day\"";
+    let window = section.required("window", cure, |item| item.one_of(Window::WORDS)).map(|placed| placed.value);
+    let format = section.get("format", |item| {
+        let format = item.string()?;
         let problem = window.and_then(|window| window_format_problem(window, &format));
         if let Some((message, cure)) = problem {
-            item.error(diagnostics, message, cure);
+            item.error(message, cure);
         }
         Some(format)
     });
-    section.finish(diagnostics);
-    Some(PartitionSelection::Window { column: column?, window: window?, format: format.map(|placed| placed.value) })
+    section.finish();
+    Some(PartitionSelection::Window { column: column?, window: window?, format })
 }
 
-fn read_condition(diagnostics: &mut Diagnostics<'_>, mut section: Section<'_, '_>) -> Option<PartitionCondition> {
-    let column = read_column(diagnostics, &mut section);
-    let equal = section.read(diagnostics, "equal", values);
-    let older = section.read(diagnostics, "older", span);
-    let newer = section.read(diagnostics, "newer", span);
-    let given: Vec<&str> =
-        ["equal", "older", "newer"].into_iter().filter(|key| section.key_place(diagnostics, key).is_some()).collect();
+fn read_condition(mut section: Section<'_>) -> Option<PartitionCondition> {
+    let column = read_column(&mut section);
+    let equal = section.get("equal", values);
+    let older = section.get("older", TomlValue::span);
+    let newer = section.get("newer", TomlValue::span);
+    let given: Vec<&str> = ["equal", "older", "newer"].into_iter().filter(|key| section.has(key)).collect();
     let mut format = None;
     if given.as_slice() != ["equal"] {
-        format = section.read(diagnostics, "format", |diagnostics, item| {
-            let format = string(diagnostics, item)?;
+        format = section.get("format", |item| {
+            let format = item.string()?;
             if let Some((message, cure)) = readable_format_problem(&format) {
-                item.error(diagnostics, message, cure);
+                item.error(message, cure);
             }
             Some(format)
         });
     }
-    let (place, path) = (section.place(diagnostics), section.path().to_owned());
-    section.finish(diagnostics);
+    let (diagnostics, place, path) = (section.diagnostics, section.place(), section.path.clone());
+    section.finish();
     if given.len() != 1 {
         let message = "needs exactly one of `equal`, `older` and `newer`";
         diagnostics.error(place, &path, message, "write one condition per element; all must hold");
         return None;
     }
-    let format = format.map(|placed| placed.value);
     let test = match (equal, older, newer) {
-        (Some(equal), _, _) => PartitionTest::Equal(equal.value),
-        (_, Some(than), _) => PartitionTest::Older { than: than.value, format },
-        (_, _, Some(than)) => PartitionTest::Newer { than: than.value, format },
+        (Some(equal), _, _) => PartitionTest::Equal(equal),
+        (_, Some(than), _) => PartitionTest::Older { than, format },
+        (_, _, Some(than)) => PartitionTest::Newer { than, format },
         (None, None, None) => return None,
     };
     Some(PartitionCondition { column: column?, test })
 }
 
 /// A value, or several of which one must be equal.
-fn values(diagnostics: &mut Diagnostics<'_>, item: &Item<'_, '_>) -> Option<Vec<String>> {
+fn values(item: &TomlValue<'_>) -> Option<Vec<String>> {
     match item.value {
         DeValue::Array(_) => {
-            let elements = item.elements(diagnostics)?;
+            let elements = item.elements()?;
             if elements.is_empty() {
-                item.error(diagnostics, "no value is equal to one of none", "add a value");
+                item.error("no value is equal to one of none", "add a value");
             }
-            elements.iter().map(|element| value(diagnostics, element)).collect()
+            elements.iter().map(|element| value(element)).collect()
         }
-        _ => value(diagnostics, item).map(|text| vec![text]),
+        _ => value(item).map(|text| vec![text]),
     }
 }
 
-fn value(diagnostics: &mut Diagnostics<'_>, item: &Item<'_, '_>) -> Option<String> {
+fn value(item: &TomlValue<'_>) -> Option<String> {
     match item.value {
         DeValue::String(text) => Some(text.to_string()),
         DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().to_owned()),
@@ -126,14 +112,13 @@ fn value(diagnostics: &mut Diagnostics<'_>, item: &Item<'_, '_>) -> Option<Strin
         DeValue::Datetime(time) => Some(time.to_string()),
         DeValue::Integer(_) | DeValue::Float(_) | DeValue::Array(_) | DeValue::Table(_) => {
             let cure = "write a string, a decimal whole number, true, false, or a date";
-            item.error(diagnostics, "cannot be compared with a partition value", cure);
-            None
+            item.refuse("cannot be compared with a partition value", cure)
         }
     }
 }
 
 /// A column that must be newer than it is old selects nothing.
-fn check_contradictions(diagnostics: &mut Diagnostics<'_>, path: &str, conditions: &[Placed<PartitionCondition>]) {
+fn check_contradictions(diagnostics: &Diagnostics<'_>, path: &str, conditions: &[Placed<PartitionCondition>]) {
     for older in conditions {
         let PartitionTest::Older { than: older_than, .. } = &older.value.test else { continue };
         for newer in conditions.iter().filter(|newer| newer.value.column == older.value.column) {
@@ -147,7 +132,7 @@ fn check_contradictions(diagnostics: &mut Diagnostics<'_>, path: &str, condition
                 let related = vec![(newer.place, "the other condition".to_owned())];
                 let message = "both conditions never hold for the same value".to_owned();
                 let cure = "`older` must be the shorter of the two".to_owned();
-                diagnostics.push(Severity::Error, Some(older.place), path, message, cure, related);
+                diagnostics.push(Severity::Error, older.place, path, message, cure, related);
             }
         }
     }

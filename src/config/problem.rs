@@ -1,8 +1,9 @@
 //! What is wrong with a configuration file: every problem with its place, its key and its cure.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind};
 pub use crate::policy::{Place, Severity};
@@ -102,14 +103,19 @@ impl From<Problems> for Error {
 pub(super) struct Diagnostics<'s> {
     file: &'s str,
     text: &'s str,
-    problems: Vec<Problem>,
+    problems: RefCell<Vec<Problem>>,
     /// Byte ranges of values that may be secrets.
-    blanked: Vec<Range<usize>>,
+    blanked: RefCell<Vec<Range<usize>>>,
 }
 
 impl<'s> Diagnostics<'s> {
     pub(super) fn new(file: &'s str, text: &'s str) -> Self {
-        Self { file, text, problems: Vec::new(), blanked: Vec::new() }
+        Self { file, text, problems: RefCell::default(), blanked: RefCell::default() }
+    }
+
+    /// A path that is relative to the folder of the file.
+    pub(super) fn beside(&self, path: &str) -> PathBuf {
+        Path::new(self.file).parent().unwrap_or(Path::new("")).join(path)
     }
 
     /// Where a byte range starts, and how many of its characters stand on that line.
@@ -127,37 +133,38 @@ impl<'s> Diagnostics<'s> {
     }
 
     /// Never shows the value at this range.
-    pub(super) fn blank(&mut self, span: Range<usize>) {
-        self.blanked.push(span);
+    pub(super) fn blank(&self, span: Range<usize>) {
+        self.blanked.borrow_mut().push(span);
     }
 
-    pub(super) fn error(&mut self, place: Place, key: &str, message: impl Into<String>, cure: impl Into<String>) {
-        self.push(Severity::Error, Some(place), key, message.into(), cure.into(), Vec::new());
+    pub(super) fn error(&self, place: Place, key: &str, message: impl Into<String>, cure: impl Into<String>) {
+        self.push(Severity::Error, place, key, message.into(), cure.into(), Vec::new());
     }
 
-    pub(super) fn warning(&mut self, place: Place, key: &str, message: impl Into<String>, cure: impl Into<String>) {
-        self.push(Severity::Warning, Some(place), key, message.into(), cure.into(), Vec::new());
+    pub(super) fn warning(&self, place: Place, key: &str, message: impl Into<String>, cure: impl Into<String>) {
+        self.push(Severity::Warning, place, key, message.into(), cure.into(), Vec::new());
     }
 
     pub(super) fn push(
-        &mut self,
+        &self,
         severity: Severity,
-        place: Option<Place>,
+        place: Place,
         key: &str,
         message: String,
         cure: String,
         related: Vec<(Place, String)>,
     ) {
         let (file, key) = (self.file.to_owned(), key.to_owned());
-        let problem = Problem { severity, file, place, key, message, cure, related, line: String::new() };
+        let problem = Problem { severity, file, place: Some(place), key, message, cure, related, line: String::new() };
         // Policies that share [defaults] would each repeat what is wrong there.
-        if !self.problems.contains(&problem) {
-            self.problems.push(problem);
+        let mut problems = self.problems.borrow_mut();
+        if !problems.contains(&problem) {
+            problems.push(problem);
         }
     }
 
     pub(super) fn has_errors(&self) -> bool {
-        self.problems.iter().any(|problem| problem.severity == Severity::Error)
+        self.problems.borrow().iter().any(|problem| problem.severity == Severity::Error)
     }
 
     /// Whether some section's value of a setting could not be read. `key` is relative to the policy.
@@ -165,28 +172,23 @@ impl<'s> Diagnostics<'s> {
         // Two keys set the schedule.
         let keys: &[&str] = if key == "schedule" { &["schedule", "every"] } else { &[key] };
         let ends = |path: &str| keys.iter().any(|key| path.strip_suffix(key).is_some_and(|rest| rest.ends_with('.')));
-        self.problems.iter().any(|problem| problem.severity == Severity::Error && ends(&problem.key))
+        self.problems.borrow().iter().any(|problem| problem.severity == Severity::Error && ends(&problem.key))
     }
 
     /// All problems in file order, each with its line.
-    pub(super) fn finish(mut self) -> Vec<Problem> {
-        let lines = self.lines_without_secrets();
-        for problem in &mut self.problems {
-            if let Some(place) = problem.place {
-                problem.line = lines.get(place.line as usize - 1).cloned().unwrap_or_default();
-            }
+    pub(super) fn finish(self) -> Vec<Problem> {
+        let blanked = self.blanked.into_inner();
+        let secret = |at: usize| blanked.iter().any(|span| span.contains(&at));
+        let shown = |(at, c): (usize, char)| if secret(at) && c != '\n' { '*' } else { c };
+        let shown: String = self.text.char_indices().map(shown).collect();
+        let lines: Vec<&str> = shown.lines().collect();
+        let mut problems = self.problems.into_inner();
+        for problem in &mut problems {
+            let line = problem.place.and_then(|place| lines.get(place.line as usize - 1));
+            problem.line = line.map(|line| (*line).to_owned()).unwrap_or_default();
         }
-        self.problems.sort_by_key(|problem| (problem.place, problem.severity));
-        self.problems
-    }
-
-    fn lines_without_secrets(&self) -> Vec<String> {
-        let mut shown = String::with_capacity(self.text.len());
-        for (at, c) in self.text.char_indices() {
-            let secret = self.blanked.iter().any(|span| span.contains(&at));
-            shown.push(if secret && c != '\n' { '*' } else { c });
-        }
-        shown.lines().map(str::to_owned).collect()
+        problems.sort_by_key(|problem| (problem.place, problem.severity));
+        problems
     }
 }
 

@@ -1,12 +1,11 @@
 //! `[traces]`: where spans of runs go.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use super::Secret;
 use super::file::{http_uri, read_secret, warn_of_clear_text};
-use super::problem::Diagnostics;
-use super::reader::{Section, ratio};
+use super::reader::{Section, TomlValue};
+use crate::policy::SettingReader;
 
 /// `[traces]`: spans of runs, sent by OTLP over HTTP.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,27 +24,19 @@ impl Default for TracesConfig {
     }
 }
 
-pub(super) fn read(diagnostics: &mut Diagnostics<'_>, mut section: Section<'_, '_>, base: &Path) -> TracesConfig {
-    let default = TracesConfig::default();
-    let endpoint = section.read(diagnostics, "endpoint", http_uri);
-    let sample_ratio = section.read(diagnostics, "sample-ratio", ratio);
-    let (mut headers, place, path) =
-        (BTreeMap::new(), section.key_place(diagnostics, "headers"), section.path_of("headers"));
-    if let Some(section) = section.section(diagnostics, "headers") {
-        for (name, _, item) in section.entries() {
-            if reqwest::header::HeaderName::from_bytes(name.as_bytes()).is_err() {
-                item.error(diagnostics, format!("\"{name}\" is no name of an HTTP header"), "");
-            }
-            headers.extend(read_secret(diagnostics, &item, base).map(|secret| (name.to_owned(), secret)));
+pub(super) fn read(mut section: Section<'_>) -> TracesConfig {
+    let mut config = TracesConfig { endpoint: section.get("endpoint", http_uri), ..TracesConfig::default() };
+    section.set("sample-ratio", &mut config.sample_ratio, TomlValue::ratio);
+    let (diagnostics, place, path) = (section.diagnostics, section.key_place("headers"), section.path_of("headers"));
+    for (name, _, item) in section.section("headers").iter().flat_map(Section::entries) {
+        if reqwest::header::HeaderName::from_bytes(name.as_bytes()).is_err() {
+            item.error(format!("\"{name}\" is no name of an HTTP header"), "");
         }
+        config.headers.extend(read_secret(&item).map(|secret| (name.to_owned(), secret)));
     }
-    section.finish(diagnostics);
-    if let Some(endpoint) = &endpoint {
-        warn_of_clear_text(diagnostics, place.filter(|_| !headers.is_empty()), &path, &endpoint.value, "endpoint");
+    section.finish();
+    if let Some(endpoint) = &config.endpoint {
+        warn_of_clear_text(diagnostics, place.filter(|_| !config.headers.is_empty()), &path, endpoint, "endpoint");
     }
-    TracesConfig {
-        endpoint: endpoint.map(|placed| placed.value),
-        sample_ratio: sample_ratio.map_or(default.sample_ratio, |placed| placed.value),
-        headers,
-    }
+    config
 }

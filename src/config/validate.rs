@@ -6,12 +6,12 @@ use super::limits::{MEMORY_MIN_BYTES, USUAL_MEMORY_BYTES};
 use super::problem::{Diagnostics, Place, did_you_mean};
 use super::{CatalogConfig, Config};
 use crate::policy::{
-    Finding, Layer, Origin, Placed, PolicySet, ResolvedPolicy, Schedule, Setting, Severity, TablePattern, check,
+    Finding, Layer, Origin, Placed, PolicySet, ResolvedPolicy, Setting, Severity, TablePattern, check, key,
 };
 use crate::table::TableName;
 
 /// `catalog_places` says where each catalog's name stands.
-pub(super) fn validate(diagnostics: &mut Diagnostics<'_>, config: &Config, catalog_places: &BTreeMap<String, Place>) {
+pub(super) fn validate(diagnostics: &Diagnostics<'_>, config: &Config, catalog_places: &BTreeMap<String, Place>) {
     if config.policies.policies.is_empty() {
         let place = Place { line: 1, column: 1, width: 1 };
         let cure = "add a [[policies]] section with name = \"...\" and tables = [\"catalog.namespace.*\"]";
@@ -24,7 +24,7 @@ pub(super) fn validate(diagnostics: &mut Diagnostics<'_>, config: &Config, catal
 }
 
 /// Small groups fit any budget; those of usual size are refused one by one at run time, which is late to learn of it.
-pub(super) fn check_memory(diagnostics: &mut Diagnostics<'_>, memory: &Placed<u64>) {
+pub(super) fn check_memory(diagnostics: &Diagnostics<'_>, memory: &Placed<u64>) {
     let usual = USUAL_MEMORY_BYTES;
     if (MEMORY_MIN_BYTES..usual).contains(&memory.value) {
         let message = format!(
@@ -40,7 +40,7 @@ pub(super) fn check_memory(diagnostics: &mut Diagnostics<'_>, memory: &Placed<u6
 }
 
 /// A pattern whose catalog is not configured never matches.
-fn check_dead_patterns(diagnostics: &mut Diagnostics<'_>, config: &Config) {
+fn check_dead_patterns(diagnostics: &Diagnostics<'_>, config: &Config) {
     if config.catalogs.is_empty() {
         return;
     }
@@ -51,23 +51,15 @@ fn check_dead_patterns(diagnostics: &mut Diagnostics<'_>, config: &Config) {
     }
     let layers = config.policies.policies.iter().enumerate().map(|(i, layer)| (format!("policies[{i}]"), layer));
     for (section, layer) in std::iter::once(("defaults".to_owned(), &config.policies.defaults)).chain(layers) {
-        for setting in &layer.settings {
-            let Setting::IgnoreUnreadable(patterns) = &setting.value else { continue };
-            let key = format!("{section}.{}", setting.value.key());
-            for pattern in &patterns.0 {
-                check_dead_pattern(diagnostics, config, pattern, setting.place, &key);
-            }
+        let Some(place) = layer.said.get(key::IGNORE_UNREADABLE) else { continue };
+        for pattern in &layer.values.remove_orphan_files.ignore_unreadable.0 {
+            let key = format!("{section}.{}", key::IGNORE_UNREADABLE);
+            check_dead_pattern(diagnostics, config, pattern, *place, &key);
         }
     }
 }
 
-fn check_dead_pattern(
-    diagnostics: &mut Diagnostics<'_>,
-    config: &Config,
-    pattern: &TablePattern,
-    place: Place,
-    key: &str,
-) {
+fn check_dead_pattern(diagnostics: &Diagnostics<'_>, config: &Config, pattern: &TablePattern, place: Place, key: &str) {
     if config.catalogs.keys().any(|catalog| pattern.may_match_catalog(catalog)) {
         return;
     }
@@ -86,7 +78,7 @@ fn check_dead_pattern(
 
 /// Two names of one catalog: each table has both, so that none of its files may be deleted under either, and it is maintained under each
 /// that a policy matches.
-fn check_same_catalogs(diagnostics: &mut Diagnostics<'_>, config: &Config, places: &BTreeMap<String, Place>) {
+fn check_same_catalogs(diagnostics: &Diagnostics<'_>, config: &Config, places: &BTreeMap<String, Place>) {
     let address = |catalog: &CatalogConfig| (catalog.uri.clone(), catalog.warehouse.clone(), catalog.prefix.clone());
     let mut first_names: BTreeMap<_, Vec<&str>> = BTreeMap::new();
     // One without a valid address is told of already.
@@ -99,7 +91,7 @@ fn check_same_catalogs(diagnostics: &mut Diagnostics<'_>, config: &Config, place
                 format!("is the catalog `{first}` again: each table has two names, so no file of it is deleted{also}");
             let cure = "keep one of the two".to_owned();
             let related = places.get(*first).map(|place| (*place, format!("catalogs.{first}"))).into_iter().collect();
-            diagnostics.push(Severity::Warning, Some(*place), &format!("catalogs.{name}"), message, cure, related);
+            diagnostics.push(Severity::Warning, *place, &format!("catalogs.{name}"), message, cure, related);
         }
         before.push(name);
     }
@@ -117,23 +109,19 @@ fn maintained_as_both(policies: &PolicySet, a: &str, b: &str) -> bool {
 }
 
 /// A policy of which later ones with the same patterns say everything anew is never heard.
-fn check_shadowed(diagnostics: &mut Diagnostics<'_>, policies: &PolicySet) {
+fn check_shadowed(diagnostics: &Diagnostics<'_>, policies: &PolicySet) {
     for (i, layer) in policies.policies.iter().enumerate() {
-        if layer.settings.is_empty() || layer.tables.is_empty() {
+        if layer.said.is_empty() || layer.tables.is_empty() {
             continue;
         }
         let later = &policies.policies[i + 1..];
         let overridden = |pattern: &TablePattern, key: &str| {
-            later.iter().find(|other| {
-                other.tables.iter().any(|p| p.value == *pattern)
-                    && other.settings.iter().any(|setting| setting.value.key() == key)
-            })
+            later.iter().find(|other| other.tables.iter().any(|p| p.value == *pattern) && other.said.contains_key(key))
         };
         let all: Option<Vec<&Layer>> = layer
             .tables
             .iter()
-            .flat_map(|pattern| layer.settings.iter().map(move |setting| (pattern, setting)))
-            .map(|(pattern, setting)| overridden(&pattern.value, setting.value.key()))
+            .flat_map(|pattern| layer.said.keys().map(move |key| overridden(&pattern.value, key)))
             .collect();
         let Some(others) = all else { continue };
         let mut names: Vec<String> = others.iter().filter_map(|other| other.name.as_ref()).map(quoted).collect();
@@ -150,11 +138,11 @@ fn quoted(name: &std::sync::Arc<str>) -> String {
 }
 
 /// Contradictions in the defaults alone, and wherever policies meet: each pattern stands for a table that it matches.
-fn check_contradictions(diagnostics: &mut Diagnostics<'_>, config: &Config) {
+fn check_contradictions(diagnostics: &Diagnostics<'_>, config: &Config) {
     let policies = &config.policies;
     // A value that could not be read contradicts nothing: its default is not what was meant.
     let unreadable: Vec<&str> = Setting::KEYS.iter().copied().filter(|key| diagnostics.is_unreadable(key)).collect();
-    let mut report = |resolved: &ResolvedPolicy| {
+    let report = |resolved: &ResolvedPolicy| {
         let readable = |finding: &Finding| {
             !unreadable.contains(&finding.key) && finding.other.is_none_or(|other| !unreadable.contains(&other))
         };
@@ -177,15 +165,7 @@ fn check_contradictions(diagnostics: &mut Diagnostics<'_>, config: &Config) {
     }
 }
 
-fn report_finding(
-    diagnostics: &mut Diagnostics<'_>,
-    policies: &PolicySet,
-    resolved: &ResolvedPolicy,
-    finding: Finding,
-) {
-    // Two keys set the schedule.
-    let every = matches!(resolved.policy.schedule, Schedule::Every(_));
-    let key_in_file = |key: &'static str| if key == "schedule" && every { "every" } else { key };
+fn report_finding(diagnostics: &Diagnostics<'_>, policies: &PolicySet, resolved: &ResolvedPolicy, finding: Finding) {
     let path = |origin: &Origin, key: &str| match origin {
         Origin::BuiltIn => key.to_owned(),
         Origin::Defaults(_) => format!("defaults.{key}"),
@@ -194,9 +174,9 @@ fn report_finding(
             format!("policies[{at}].{key}")
         }
     };
-    let origin_of = |key: &str| resolved.origins.get(key).unwrap_or(&Origin::BuiltIn);
-    let mut here = (key_in_file(finding.key), origin_of(finding.key));
-    let mut there = finding.other.map(|key| (key_in_file(key), origin_of(key)));
+    let said = |key: &'static str| (resolved.key_in_file(key), resolved.origin(key));
+    let mut here = said(finding.key);
+    let mut there = finding.other.map(said);
     let mut message = finding.message;
     // Point at what the file says; a built-in default is named in the text.
     if let (None, Some(other)) = (here.1.place(), there)
@@ -218,5 +198,5 @@ fn report_finding(
     };
     // Only the built-in defaults: they do not contradict each other.
     let Some(place) = here.1.place() else { return };
-    diagnostics.push(finding.severity, Some(place), &path(here.1, here.0), message, finding.cure, related);
+    diagnostics.push(finding.severity, place, &path(here.1, here.0), message, finding.cure, related);
 }

@@ -18,17 +18,17 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use turn::Turn;
 
-use crate::catalog::auth::{Auth as RestAuth, SecretSource};
+use crate::catalog::auth::{Auth, SecretSource};
 use crate::catalog::rest::{RestCatalog, RestCatalogConfig};
 use crate::clock::{Clock, SystemClock};
-use crate::config::{Auth, CatalogConfig, Config, Loaded, Secret};
+use crate::config::{AuthConfig, CatalogConfig, Config, LoadedConfig, Secret};
 use crate::error::{Error, Result};
 use crate::inspect::ManifestCache;
 use crate::permit::WritePermit;
 use crate::reload::{BuildMember, Reloader};
 use crate::report::board::Board;
 use crate::report::events::Reporter;
-use crate::report::metrics::{Memory, Metrics};
+use crate::report::metrics::{MemoryUse, Metrics};
 use crate::rewrite::memory::{self, MemoryBudget};
 use crate::schedule::collector::collect_forever;
 use crate::schedule::control::control;
@@ -76,7 +76,7 @@ fn assemble_permitted(config: &Config, permit: &WritePermit, cancel: Cancellatio
         cancel,
     };
     let (budget, manifests) = (env.memory.clone(), env.manifests.clone());
-    metrics.watch_memory(move || Memory {
+    metrics.watch_memory(move || MemoryUse {
         budget: budget.total(),
         reserved: budget.used(),
         manifest_cache: manifests.bytes() as u64,
@@ -100,9 +100,9 @@ pub fn secret_source(secret: &Secret) -> SecretSource {
 
 fn rest_config(name: &str, settings: &CatalogConfig) -> Result<RestCatalogConfig> {
     let auth = match &settings.auth {
-        Auth::None => RestAuth::None,
-        Auth::Bearer { token } => RestAuth::Bearer(secret_source(token)),
-        Auth::OAuth2 { credential, scope, server_uri } => RestAuth::OAuth2 {
+        AuthConfig::None => Auth::None,
+        AuthConfig::Bearer { token } => Auth::Bearer(secret_source(token)),
+        AuthConfig::OAuth2 { credential, scope, server_uri } => Auth::OAuth2 {
             credential: secret_source(credential),
             scope: Some(scope.clone()),
             server_uri: server_uri.clone(),
@@ -135,7 +135,7 @@ pub enum Echo {
 /// When the token is cancelled no step begins any more and runs stop their groups; what is under way, such as a commit, has
 /// the grace time to come to an end and is then dropped.
 pub async fn run(
-    loaded: &Loaded,
+    loaded: &LoadedConfig,
     listener: TcpListener,
     echo: Echo,
     log_filter: FilterHandle,
@@ -230,7 +230,7 @@ async fn stop_server(stop: CancellationToken, server: oneshot::Receiver<()>) {
 
 /// Keeps the settings as the file has them, where there is a file. From then on SIGHUP makes it look at once.
 fn reload(
-    loaded: &Loaded,
+    loaded: &LoadedConfig,
     settings: watch::Sender<Settings>,
     metrics: &Arc<Metrics>,
     permit: &WritePermit,

@@ -12,7 +12,7 @@ use crate::config::LeaderElectionConfig;
 use crate::error::{Error, ErrorKind, Result};
 use crate::leader::lease::{Cluster, HttpLease, SERVICE_ACCOUNT};
 use crate::leader::record::Timing;
-use crate::leader::{Election, Ended};
+use crate::leader::{Election, LeadershipEnd};
 use crate::permit::WritePermit;
 
 /// This process's turn, from waiting for it to giving it back.
@@ -20,7 +20,7 @@ pub(super) struct Turn {
     /// Until it is won.
     election: Option<Election>,
     /// From then on.
-    holding: Option<JoinHandle<(Election, Ended)>>,
+    holding: Option<JoinHandle<(Election, LeadershipEnd)>>,
     stop: CancellationToken,
     timing: Timing,
     lost: bool,
@@ -64,8 +64,8 @@ impl Turn {
         self.holding = None;
         self.lost = true;
         match ended {
-            Ok((_, Ended::Lost(why))) => why,
-            Ok((_, Ended::Stopped)) => "stopped".into(),
+            Ok((_, LeadershipEnd::Lost(why))) => why,
+            Ok((_, LeadershipEnd::Stopped)) => "stopped".into(),
             Err(error) => error.to_string(),
         }
     }
@@ -83,7 +83,7 @@ impl Turn {
     /// Gives the turn back, if it is still this process's. Nothing must be under way any more.
     pub(super) async fn end(mut self) {
         self.stop.cancel();
-        if let Some(Ok((mut election, Ended::Stopped))) = match self.holding.take() {
+        if let Some(Ok((mut election, LeadershipEnd::Stopped))) = match self.holding.take() {
             Some(holding) => Some(holding.await),
             None => None,
         } {

@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::mem::size_of;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use iceberg::spec::ManifestFile;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::summary::ManifestSummary;
 
@@ -100,7 +101,7 @@ impl ManifestCache {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Nothing under the lock can panic half-way through a change.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 }
 

@@ -20,9 +20,9 @@ const BODY_BYTES_MAX: usize = 1 << 20;
 
 /// The Lease as stored: everything in it goes back with a change, and its version tells whether somebody else was faster.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Stored(pub Value);
+pub struct LeaseObject(pub Value);
 
-impl Stored {
+impl LeaseObject {
     /// What it says about its holder.
     pub fn record(&self) -> Record {
         let spec = &self.0["spec"];
@@ -39,8 +39,7 @@ impl Stored {
 /// What became of a write.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Written {
-    /// It is stored.
-    Done(Stored),
+    Done(LeaseObject),
     /// Somebody else was faster; nothing was changed.
     Raced,
 }
@@ -49,11 +48,11 @@ pub enum Written {
 #[async_trait]
 pub trait LeaseApi: Send + Sync {
     /// The Lease; `None` if there is none.
-    async fn get(&self) -> Result<Option<Stored>>;
+    async fn get(&self) -> Result<Option<LeaseObject>>;
     /// A new Lease with this `spec`.
     async fn create(&self, spec: Value) -> Result<Written>;
     /// Changes it, if it still has the version of `lease`.
-    async fn replace(&self, lease: Stored) -> Result<Written>;
+    async fn replace(&self, lease: LeaseObject) -> Result<Written>;
 }
 
 /// The way to the API server.
@@ -148,7 +147,9 @@ impl HttpLease {
     async fn write(&self, method: Method, url: &str, lease: &Value) -> Result<Written> {
         let (status, answer) = self.send(method.clone(), url, Some(lease)).await?;
         match status {
-            StatusCode::OK | StatusCode::CREATED if answer["spec"].is_object() => Ok(Written::Done(Stored(answer))),
+            StatusCode::OK | StatusCode::CREATED if answer["spec"].is_object() => {
+                Ok(Written::Done(LeaseObject(answer)))
+            }
             StatusCode::CONFLICT => Ok(Written::Raced),
             // Somebody has deleted it since it was read. For a new one it is the namespace that is missing.
             StatusCode::NOT_FOUND if method == Method::PUT => Ok(Written::Raced),
@@ -159,10 +160,10 @@ impl HttpLease {
 
 #[async_trait]
 impl LeaseApi for HttpLease {
-    async fn get(&self) -> Result<Option<Stored>> {
+    async fn get(&self) -> Result<Option<LeaseObject>> {
         let (status, answer) = self.send(Method::GET, &format!("{}/{}", self.collection, self.name), None).await?;
         match status {
-            StatusCode::OK if answer["metadata"]["resourceVersion"].is_string() => Ok(Some(Stored(answer))),
+            StatusCode::OK if answer["metadata"]["resourceVersion"].is_string() => Ok(Some(LeaseObject(answer))),
             StatusCode::NOT_FOUND => Ok(None),
             status => Err(self.refused(status, &answer)),
         }
@@ -176,7 +177,7 @@ impl LeaseApi for HttpLease {
         self.write(Method::POST, &self.collection, &lease).await
     }
 
-    async fn replace(&self, lease: Stored) -> Result<Written> {
+    async fn replace(&self, lease: LeaseObject) -> Result<Written> {
         self.write(Method::PUT, &format!("{}/{}", self.collection, self.name), &lease.0).await
     }
 }

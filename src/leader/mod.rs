@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use self::lease::{LeaseApi, Stored, Written};
-use self::record::{Candidate, Step, Timing};
+use self::lease::{LeaseApi, LeaseObject, Written};
+use self::record::{Candidate, LeaseStep, Timing};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::permit::WritePermit;
@@ -27,7 +27,7 @@ const ROUND_MAX: Duration = Duration::from_secs(20);
 
 /// How leadership ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ended {
+pub enum LeadershipEnd {
     /// As told; the Lease is still held.
     Stopped,
     /// Somebody else holds the Lease, or it could not be renewed in time.
@@ -88,10 +88,10 @@ impl Election {
     }
 
     /// Keeps the Lease until told to stop, or until it is lost.
-    pub async fn hold(&mut self, stop: &CancellationToken) -> Ended {
+    pub async fn hold(&mut self, stop: &CancellationToken) -> LeadershipEnd {
         loop {
             tokio::select! {
-                () = stop.cancelled() => return Ended::Stopped,
+                () = stop.cancelled() => return LeadershipEnd::Stopped,
                 () = sleep(self.timing.retry_period.min(self.left())) => {}
             }
             let left = self.left();
@@ -99,7 +99,7 @@ impl Election {
                 return self.lost("the lease could not be renewed in time");
             }
             let round = tokio::select! {
-                () = stop.cancelled() => return Ended::Stopped,
+                () = stop.cancelled() => return LeadershipEnd::Stopped,
                 round = self.round(left.min(self.round_limit())) => round,
             };
             match round {
@@ -119,13 +119,13 @@ impl Election {
     pub async fn release(&mut self) {
         self.permit.revoke();
         let released = timeout(RELEASE.min(self.timing.renew_deadline / 2), async {
-            let Some(Stored(mut lease)) = self.lease.get().await? else { return Ok(Written::Raced) };
-            if Stored(lease.clone()).record().holder != self.candidate.identity() {
+            let Some(LeaseObject(mut lease)) = self.lease.get().await? else { return Ok(Written::Raced) };
+            if LeaseObject(lease.clone()).record().holder != self.candidate.identity() {
                 return Ok(Written::Raced);
             }
             lease["spec"]["holderIdentity"] = "".into();
             lease["spec"]["renewTime"] = self.now().into();
-            self.lease.replace(Stored(lease)).await
+            self.lease.replace(LeaseObject(lease)).await
         });
         match released.await.unwrap_or_else(|_| Err(Error::unavailable("no answer in time"))) {
             Ok(Written::Done(_)) => tracing::info!("lease released"),
@@ -149,8 +149,8 @@ impl Election {
 
     async fn attempt(&mut self) -> Result<bool> {
         let found = self.lease.get().await?;
-        let step = self.candidate.look(found.as_ref().map(Stored::record), self.clock.steady());
-        let Step::Claim { transitions, renewal } = step else {
+        let step = self.candidate.look(found.as_ref().map(LeaseObject::record), self.clock.steady());
+        let LeaseStep::Claim { transitions, renewal } = step else {
             self.permit.revoke();
             return Ok(false);
         };
@@ -158,13 +158,13 @@ impl Election {
         let asked = self.clock.steady();
         let written = match found {
             None => self.lease.create(spec).await?,
-            Some(Stored(mut lease)) => {
+            Some(LeaseObject(mut lease)) => {
                 let acquired = lease["spec"]["acquireTime"].take();
                 lease["spec"] = spec;
                 if renewal && !acquired.is_null() {
                     lease["spec"]["acquireTime"] = acquired;
                 }
-                self.lease.replace(Stored(lease)).await?
+                self.lease.replace(LeaseObject(lease)).await?
             }
         };
         let Written::Done(stored) = written else { return Ok(false) };
@@ -198,9 +198,9 @@ impl Election {
         until.map_or(Duration::ZERO, |until| until.saturating_duration_since(self.clock.steady()))
     }
 
-    fn lost(&self, why: &str) -> Ended {
+    fn lost(&self, why: &str) -> LeadershipEnd {
         self.permit.revoke();
-        Ended::Lost(why.to_owned())
+        LeadershipEnd::Lost(why.to_owned())
     }
 
     /// Replicas that wait must not all come at once: up to a fifth longer.

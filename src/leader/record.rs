@@ -36,7 +36,7 @@ pub struct Timing {
 
 /// What to do after a look at the Lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum LeaseStep {
     /// Somebody else holds it.
     Wait,
     /// Write this candidate into it; `transitions` as they shall be.
@@ -80,10 +80,10 @@ impl Candidate {
     }
 
     /// Takes in what the Lease says (`None`: there is none), as received at `now`.
-    pub fn look(&mut self, found: Option<Record>, now: Instant) -> Step {
+    pub fn look(&mut self, found: Option<Record>, now: Instant) -> LeaseStep {
         let Some(record) = found else {
             self.seen = None;
-            return Step::Claim { transitions: 0, renewal: false };
+            return LeaseStep::Claim { transitions: 0, renewal: false };
         };
         let since = match &self.seen {
             Some((seen, since)) if *seen == record => *since,
@@ -95,11 +95,15 @@ impl Candidate {
         let free = record.holder.is_empty() || since.checked_add(wait).is_some_and(|end| now >= end);
         self.seen = Some((record, since));
         if ours {
-            return Step::Claim { transitions, renewal: true };
+            return LeaseStep::Claim { transitions, renewal: true };
         }
         // Whoever took it did so by the rules, or somebody has edited the Lease.
         self.leading_until = None;
-        if free { Step::Claim { transitions: transitions.saturating_add(1), renewal: false } } else { Step::Wait }
+        if free {
+            LeaseStep::Claim { transitions: transitions.saturating_add(1), renewal: false }
+        } else {
+            LeaseStep::Wait
+        }
     }
 
     /// The claim was written; it was sent at `asked`, so no one else can have counted from earlier.

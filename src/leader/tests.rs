@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tokio::time::Instant;
 
-use super::record::{Candidate, Record, Step, Timing};
+use super::record::{Candidate, LeaseStep, Record, Timing};
 
 const TIMING: Timing = Timing {
     lease_duration: Duration::from_secs(15),
@@ -25,11 +25,11 @@ fn record(holder: &str, version: u64) -> Record {
 fn a_holder_counts_as_gone_when_its_record_stood_still_here() {
     let start = Instant::now();
     let mut b = Candidate::new("b".into(), TIMING);
-    assert_eq!(b.look(Some(record("a", 1)), start), Step::Wait);
-    assert_eq!(b.look(Some(record("a", 1)), start + seconds(14)), Step::Wait);
-    assert_eq!(b.look(Some(record("a", 2)), start + seconds(15)), Step::Wait, "it was renewed");
-    assert_eq!(b.look(Some(record("a", 2)), start + seconds(29)), Step::Wait);
-    let claim = Step::Claim { transitions: 4, renewal: false };
+    assert_eq!(b.look(Some(record("a", 1)), start), LeaseStep::Wait);
+    assert_eq!(b.look(Some(record("a", 1)), start + seconds(14)), LeaseStep::Wait);
+    assert_eq!(b.look(Some(record("a", 2)), start + seconds(15)), LeaseStep::Wait, "it was renewed");
+    assert_eq!(b.look(Some(record("a", 2)), start + seconds(29)), LeaseStep::Wait);
+    let claim = LeaseStep::Claim { transitions: 4, renewal: false };
     assert_eq!(b.look(Some(record("a", 2)), start + seconds(30)), claim);
 }
 
@@ -37,15 +37,15 @@ fn a_holder_counts_as_gone_when_its_record_stood_still_here() {
 fn a_released_or_missing_lease_is_taken_at_once_and_the_longer_wait_holds() {
     let start = Instant::now();
     let mut b = Candidate::new("b".into(), TIMING);
-    assert_eq!(b.look(None, start), Step::Claim { transitions: 0, renewal: false });
-    assert_eq!(b.look(Some(record("", 1)), start), Step::Claim { transitions: 4, renewal: false });
+    assert_eq!(b.look(None, start), LeaseStep::Claim { transitions: 0, renewal: false });
+    assert_eq!(b.look(Some(record("", 1)), start), LeaseStep::Claim { transitions: 4, renewal: false });
     let patient = Record { lease_duration: seconds(60), ..record("a", 2) };
-    assert_eq!(b.look(Some(patient.clone()), start), Step::Wait);
-    assert_eq!(b.look(Some(patient.clone()), start + seconds(59)), Step::Wait);
-    assert_ne!(b.look(Some(patient), start + seconds(60)), Step::Wait);
+    assert_eq!(b.look(Some(patient.clone()), start), LeaseStep::Wait);
+    assert_eq!(b.look(Some(patient.clone()), start + seconds(59)), LeaseStep::Wait);
+    assert_ne!(b.look(Some(patient), start + seconds(60)), LeaseStep::Wait);
     let hasty = Record { lease_duration: seconds(1), ..record("a", 3) };
-    assert_eq!(b.look(Some(hasty.clone()), start), Step::Wait);
-    assert_eq!(b.look(Some(hasty), start + seconds(14)), Step::Wait, "this replica's own settings ask for 15 s");
+    assert_eq!(b.look(Some(hasty.clone()), start), LeaseStep::Wait);
+    assert_eq!(b.look(Some(hasty), start + seconds(14)), LeaseStep::Wait, "this replica's own settings ask for 15 s");
 }
 
 #[test]
@@ -54,9 +54,9 @@ fn leading_counts_from_when_the_claim_was_sent_and_ends_when_somebody_else_holds
     let mut a = Candidate::new("a".into(), TIMING);
     a.claimed(record("a", 1), start, start + seconds(4));
     assert_eq!(a.leading_until(), Some(start + seconds(10)));
-    assert_eq!(a.look(Some(record("a", 1)), start + seconds(5)), Step::Claim { transitions: 3, renewal: true });
+    assert_eq!(a.look(Some(record("a", 1)), start + seconds(5)), LeaseStep::Claim { transitions: 3, renewal: true });
     assert_eq!(a.leading_until(), Some(start + seconds(10)), "a look alone renews nothing");
-    assert_eq!(a.look(Some(record("b", 2)), start + seconds(6)), Step::Wait);
+    assert_eq!(a.look(Some(record("b", 2)), start + seconds(6)), LeaseStep::Wait);
     assert_eq!(a.leading_until(), None);
 }
 
@@ -144,8 +144,8 @@ impl Replica {
             Event::Hear(_) => {
                 let Some(found) = self.read.take() else { return };
                 self.wish = match self.candidate.look(found.clone(), now) {
-                    Step::Claim { transitions, .. } => Some((found, transitions)),
-                    Step::Wait => None,
+                    LeaseStep::Claim { transitions, .. } => Some((found, transitions)),
+                    LeaseStep::Wait => None,
                 };
             }
             Event::Send(_) => {

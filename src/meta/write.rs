@@ -1,7 +1,7 @@
 //! The files of a new snapshot: manifests of added files, and the manifest list.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -9,6 +9,7 @@ use iceberg::spec::{
     DataFile, FormatVersion, ManifestContentType, ManifestFile, ManifestListWriter, TableMetadata,
     UNASSIGNED_SEQUENCE_NUMBER,
 };
+use parking_lot::Mutex;
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -333,14 +334,14 @@ struct Buffer(Arc<Mutex<Vec<u8>>>);
 
 impl Buffer {
     fn take(&self) -> Vec<u8> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.0.lock())
     }
 }
 
 #[async_trait]
 impl iceberg::io::FileWrite for Buffer {
     async fn write(&mut self, bytes: Bytes) -> iceberg::Result<()> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&bytes);
+        self.0.lock().extend_from_slice(&bytes);
         Ok(())
     }
 

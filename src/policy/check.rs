@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::time::Duration;
 
 use super::resolve::ResolvedPolicy;
-use super::setting::Origin;
+use super::setting::{Origin, key};
 use super::{CommitInterval, Schedule, Span, TablePolicy};
 
 /// How bad a finding is.
@@ -31,27 +31,9 @@ pub struct Finding {
     pub cure: String,
 }
 
-const TARGET: &str = "rewrite-data-files.target-file-size";
-const MIN: &str = "rewrite-data-files.min-file-size";
-const MAX: &str = "rewrite-data-files.max-file-size";
-const MIN_INPUT: &str = "rewrite-data-files.min-input-files";
-const REWRITE_ALL: &str = "rewrite-data-files.rewrite-all";
-const GROUP_FILES: &str = "rewrite-data-files.max-file-group-input-files";
-const GROUP_SIZE: &str = "rewrite-data-files.max-file-group-size";
-const PP_ENABLED: &str = "rewrite-data-files.partial-progress.enabled";
-const PP_COMMITS: &str = "rewrite-data-files.partial-progress.max-commits";
-const PP_FAILED: &str = "rewrite-data-files.partial-progress.max-failed-commits";
-const INTERVAL: &str = "commit-interval";
-const SCHEDULE: &str = "schedule";
-const DELAY: &str = "delay";
-const WRITER_RETENTION: &str = "expire-snapshots.writer-retention";
-const EXPIRE_OLDER: &str = "expire-snapshots.older-than";
-const ORPHAN_OLDER: &str = "remove-orphan-files.older-than";
-const UNPROVEN: &str = "remove-orphan-files.unproven-min-age";
-
 /// All contradictions of a merged policy.
 pub fn check(resolved: &ResolvedPolicy) -> Vec<Finding> {
-    let mut findings = Findings { resolved, list: Vec::new() };
+    let mut findings = Contradictions { resolved, list: Vec::new() };
     check_sizes(&mut findings, &resolved.policy);
     check_counts(&mut findings, &resolved.policy);
     check_partial_progress(&mut findings, &resolved.policy);
@@ -60,12 +42,12 @@ pub fn check(resolved: &ResolvedPolicy) -> Vec<Finding> {
     findings.list
 }
 
-struct Findings<'a> {
+struct Contradictions<'a> {
     resolved: &'a ResolvedPolicy,
     list: Vec<Finding>,
 }
 
-impl Findings<'_> {
+impl Contradictions<'_> {
     fn error(&mut self, key: &'static str, other: Option<&'static str>, message: String, cure: &str) {
         self.list.push(Finding { severity: Severity::Error, key, other, message, cure: cure.to_owned() });
     }
@@ -74,18 +56,14 @@ impl Findings<'_> {
         self.list.push(Finding { severity: Severity::Warning, key, other, message, cure: cure.to_owned() });
     }
 
-    fn origin(&self, key: &str) -> &Origin {
-        self.resolved.origins.get(key).unwrap_or(&Origin::BuiltIn)
-    }
-
     /// Said by a policy, in the same section as `other` was or where `other` is only a default.
     fn said_beside(&self, key: &str, other: &str) -> bool {
-        let (key, other) = (self.origin(key), self.origin(other));
+        let (key, other) = (self.resolved.origin(key), self.resolved.origin(other));
         matches!(key, Origin::Policy(..)) && (*other == Origin::BuiltIn || key.same_section(other))
     }
 }
 
-fn check_sizes(findings: &mut Findings<'_>, policy: &TablePolicy) {
+fn check_sizes(findings: &mut Contradictions<'_>, policy: &TablePolicy) {
     let rewrite = &policy.rewrite_data_files;
     let sizes = (rewrite.min_file_size_bytes, rewrite.target_file_size_bytes, rewrite.max_file_size_bytes);
     let (min, target, max) = sizes;
@@ -93,8 +71,8 @@ fn check_sizes(findings: &mut Findings<'_>, policy: &TablePolicy) {
         && min >= target
     {
         findings.error(
-            MIN,
-            Some(TARGET),
+            key::MIN_FILE_SIZE,
+            Some(key::TARGET_FILE_SIZE),
             "the minimum file size is not below the target file size".into(),
             "make min-file-size smaller, or leave it out: it is then 0.75 times the target",
         );
@@ -103,8 +81,8 @@ fn check_sizes(findings: &mut Findings<'_>, policy: &TablePolicy) {
         && max <= target
     {
         findings.error(
-            MAX,
-            Some(TARGET),
+            key::MAX_FILE_SIZE,
+            Some(key::TARGET_FILE_SIZE),
             "the maximum file size is not above the target file size".into(),
             "make max-file-size larger, or leave it out: it is then 1.8 times the target",
         );
@@ -113,29 +91,29 @@ fn check_sizes(findings: &mut Findings<'_>, policy: &TablePolicy) {
         && min >= max
     {
         findings.error(
-            MIN,
-            Some(MAX),
+            key::MIN_FILE_SIZE,
+            Some(key::MAX_FILE_SIZE),
             "the minimum file size is not below the maximum file size".into(),
             "the target file size must fit between the two",
         );
     }
     if target.is_some_and(|target| target > rewrite.max_file_group_size_bytes) {
         findings.warning(
-            GROUP_SIZE,
-            Some(TARGET),
+            key::MAX_FILE_GROUP_SIZE,
+            Some(key::TARGET_FILE_SIZE),
             "a file group is too small to fill one file of the target size".into(),
             "make max-file-group-size at least the target file size, better many times that",
         );
     }
 }
 
-fn check_counts(findings: &mut Findings<'_>, policy: &TablePolicy) {
+fn check_counts(findings: &mut Contradictions<'_>, policy: &TablePolicy) {
     let rewrite = &policy.rewrite_data_files;
     if let Some(limit) = rewrite.max_file_group_input_files {
         if !rewrite.rewrite_all && limit < rewrite.min_input_files.max(2) {
             findings.error(
-                GROUP_FILES,
-                Some(MIN_INPUT),
+                key::MAX_FILE_GROUP_INPUT_FILES,
+                Some(key::MIN_INPUT_FILES),
                 format!(
                     "a file group holds at most {limit} files, but takes {} to be rewritten for their number",
                     rewrite.min_input_files.max(2)
@@ -144,27 +122,27 @@ fn check_counts(findings: &mut Findings<'_>, policy: &TablePolicy) {
             );
         } else if limit < 2 {
             findings.warning(
-                GROUP_FILES,
+                key::MAX_FILE_GROUP_INPUT_FILES,
                 None,
                 "every file is rewritten alone, so their number never falls".into(),
                 "let a group hold at least 2 files",
             );
         }
     }
-    if rewrite.rewrite_all && findings.said_beside(MIN_INPUT, REWRITE_ALL) {
+    if rewrite.rewrite_all && findings.said_beside(key::MIN_INPUT_FILES, key::REWRITE_ALL) {
         findings.warning(
-            MIN_INPUT,
-            Some(REWRITE_ALL),
+            key::MIN_INPUT_FILES,
+            Some(key::REWRITE_ALL),
             "has no effect, since rewrite-all takes every file".into(),
             "leave one of the two out",
         );
     }
 }
 
-fn check_partial_progress(findings: &mut Findings<'_>, policy: &TablePolicy) {
+fn check_partial_progress(findings: &mut Contradictions<'_>, policy: &TablePolicy) {
     let partial = policy.rewrite_data_files.partial_progress;
-    for key in [PP_COMMITS, PP_FAILED] {
-        if !partial.enabled && findings.said_beside(key, PP_ENABLED) {
+    for key in [key::PARTIAL_PROGRESS_MAX_COMMITS, key::PARTIAL_PROGRESS_MAX_FAILED_COMMITS] {
+        if !partial.enabled && findings.said_beside(key, key::PARTIAL_PROGRESS_ENABLED) {
             findings.warning(
                 key,
                 None,
@@ -175,23 +153,24 @@ fn check_partial_progress(findings: &mut Findings<'_>, policy: &TablePolicy) {
     }
     if partial.max_failed_commits.is_some_and(|failed| failed > partial.max_commits) {
         findings.warning(
-            PP_FAILED,
-            Some(PP_COMMITS),
+            key::PARTIAL_PROGRESS_MAX_FAILED_COMMITS,
+            Some(key::PARTIAL_PROGRESS_MAX_COMMITS),
             "more commits may fail than are made, so a run never counts as failed for them".into(),
             "make max-failed-commits at most max-commits",
         );
     }
 }
 
-fn check_ages(findings: &mut Findings<'_>, policy: &TablePolicy) {
+fn check_ages(findings: &mut Contradictions<'_>, policy: &TablePolicy) {
     let (expire, orphans) = (&policy.expire_snapshots, &policy.remove_orphan_files);
     let interval = policy.commit_interval;
     let one = Span::Intervals(1.0);
-    for (key, age) in [(ORPHAN_OLDER, orphans.older_than), (UNPROVEN, orphans.unproven_min_age)] {
+    for (key, age) in [(key::ORPHAN_OLDER_THAN, orphans.older_than), (key::UNPROVEN_MIN_AGE, orphans.unproven_min_age)]
+    {
         if compare(age, one, interval) == Some(Ordering::Less) {
             findings.error(
                 key,
-                Some(INTERVAL),
+                Some(key::COMMIT_INTERVAL),
                 "is shorter than one commit interval: files that their writer is about to commit would look like orphans"
                     .into(),
                 "use at least \"2x\"",
@@ -200,16 +179,16 @@ fn check_ages(findings: &mut Findings<'_>, policy: &TablePolicy) {
     }
     if compare(orphans.unproven_min_age, orphans.older_than, interval) == Some(Ordering::Less) {
         findings.error(
-            UNPROVEN,
-            Some(ORPHAN_OLDER),
+            key::UNPROVEN_MIN_AGE,
+            Some(key::ORPHAN_OLDER_THAN),
             "is shorter than older-than: files would go sooner without proof than with it".into(),
             "make unproven-min-age at least older-than",
         );
     }
     if compare(expire.older_than, one, interval) == Some(Ordering::Less) {
         findings.warning(
-            EXPIRE_OLDER,
-            Some(INTERVAL),
+            key::EXPIRE_OLDER_THAN,
+            Some(key::COMMIT_INTERVAL),
             "is shorter than one commit interval: queries lose the files of the snapshot that they are reading".into(),
             "use at least \"2x\"",
         );
@@ -218,7 +197,7 @@ fn check_ages(findings: &mut Findings<'_>, policy: &TablePolicy) {
         == Some(Ordering::Less)
     {
         findings.warning(
-            WRITER_RETENTION,
+            key::WRITER_RETENTION,
             None,
             "is shorter than a day: a writer that is stopped for longer commits the same rows again when it restarts"
                 .into(),
@@ -227,12 +206,12 @@ fn check_ages(findings: &mut Findings<'_>, policy: &TablePolicy) {
     }
 }
 
-fn check_times(findings: &mut Findings<'_>, policy: &TablePolicy) {
+fn check_times(findings: &mut Contradictions<'_>, policy: &TablePolicy) {
     let Schedule::Every(every) = policy.schedule else { return };
     if compare(policy.delay, Span::Fixed(every), policy.commit_interval) == Some(Ordering::Greater) {
         findings.warning(
-            DELAY,
-            Some(SCHEDULE),
+            key::DELAY,
+            Some(key::SCHEDULE),
             "is longer than the time between runs: the next run starts only after the delay and the clean-ups".into(),
             "shorten delay or lengthen every",
         );

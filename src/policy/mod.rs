@@ -14,14 +14,13 @@ use std::time::Duration;
 pub use check::{Finding, Severity, check};
 pub use human::human_duration;
 pub use resolve::{PolicySet, ResolvedPolicy, SettingValue};
-pub use schedule::{COMMIT_INTERVAL_FALLBACK, commit_interval, time_zone};
+pub use schedule::time_zone;
 pub use select::{Specificity, TablePattern, TablePatterns};
-pub use setting::{Layer, Origin, Place, Placed, Setting};
+pub use setting::{Layer, Origin, Place, Placed, Setting, SettingReader, key};
 
 /// A length of time, or a multiple of the table's commit interval (`"3x"`).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Span {
-    /// A fixed duration.
     Fixed(Duration),
     /// So many commit intervals.
     Intervals(f64),
@@ -46,6 +45,16 @@ pub enum CommitInterval {
     Fixed(Duration),
     /// Inferred from the table's own snapshots.
     Auto,
+}
+
+impl CommitInterval {
+    /// As configured, else as `inferred`.
+    pub fn resolve(self, inferred: Duration) -> Duration {
+        match self {
+            Self::Fixed(interval) => interval,
+            Self::Auto => inferred,
+        }
+    }
 }
 
 /// When runs start.
@@ -162,6 +171,17 @@ pub enum RewriteJobOrder {
     FilesDesc,
 }
 
+impl RewriteJobOrder {
+    /// As the configuration says them.
+    pub const WORDS: &[(&str, Self)] = &[
+        ("none", Self::None),
+        ("bytes-asc", Self::BytesAsc),
+        ("bytes-desc", Self::BytesDesc),
+        ("files-asc", Self::FilesAsc),
+        ("files-desc", Self::FilesDesc),
+    ];
+}
+
 /// `partial-progress`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartialProgress {
@@ -188,7 +208,6 @@ pub enum PartitionSelection {
     Window {
         /// The partition field (or its source column) holding a formatted local time or a time transform.
         column: String,
-        /// Which window.
         window: Window,
         /// strftime format of a string partition value; `None` for day and hour transforms.
         format: Option<String>,
@@ -204,6 +223,11 @@ pub enum Window {
     PreviousHour,
     /// The day before the current one.
     PreviousDay,
+}
+
+impl Window {
+    /// As the configuration says them.
+    pub const WORDS: &[(&str, Self)] = &[("previous-hour", Self::PreviousHour), ("previous-day", Self::PreviousDay)];
 }
 
 /// One condition on a partition value.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::check::{Severity, check};
-use super::setting::{Layer, Origin, Setting};
+use super::setting::{Layer, Origin, Setting, key};
 use super::{CommitInterval, RemoveOrphanFilesPolicy, Schedule, Span, TablePolicy};
 use crate::error::{Error, ErrorKind, Result};
 use crate::table::TableName;
@@ -23,7 +23,7 @@ pub struct ResolvedPolicy {
     /// The merged policy.
     pub policy: TablePolicy,
     /// The origin of each value, by key path (`rewrite-data-files.target-file-size`). Every key is present.
-    pub origins: BTreeMap<String, Origin>,
+    pub origins: BTreeMap<&'static str, Origin>,
     /// The policies that matched, least specific first.
     pub names: Vec<String>,
 }
@@ -44,12 +44,21 @@ pub struct SettingValue {
 impl ResolvedPolicy {
     /// Every setting with its value and where that was said, in the order of the configuration reference.
     pub fn settings(&self) -> Vec<SettingValue> {
-        let shown = |(key, value): (&'static str, Option<String>)| {
-            let origin = self.origins.get(key).unwrap_or(&Origin::BuiltIn).to_string();
-            let every = key == "schedule" && matches!(self.policy.schedule, Schedule::Every(_));
-            SettingValue { key: if every { "every" } else { key }, value, origin }
+        let shown = |setting: &Setting| SettingValue {
+            key: self.key_in_file(setting.key),
+            value: (setting.as_toml)(&self.policy),
+            origin: self.origin(setting.key).to_string(),
         };
-        Setting::values(&self.policy).into_iter().map(shown).collect()
+        Setting::ALL.iter().map(shown).collect()
+    }
+
+    /// The key that stands in the file: two keys set the schedule.
+    pub(crate) fn key_in_file(&self, key: &'static str) -> &'static str {
+        if key == key::SCHEDULE && matches!(self.policy.schedule, Schedule::Every(_)) { "every" } else { key }
+    }
+
+    pub(crate) fn origin(&self, key: &str) -> &Origin {
+        self.origins.get(key).unwrap_or(&Origin::BuiltIn)
     }
 }
 
@@ -66,7 +75,7 @@ impl PolicySet {
             .into_iter()
             .filter(|finding| finding.severity == Severity::Error)
             .map(|finding| {
-                let said = |key: &str| format!("{key}: {}", resolved.origins.get(key).unwrap_or(&Origin::BuiltIn));
+                let said = |key: &str| format!("{key}: {}", resolved.origin(key));
                 let other = finding.other.map(|key| format!(", {}", said(key))).unwrap_or_default();
                 format!("{} ({}{other})", finding.message, said(finding.key))
             })
@@ -98,12 +107,12 @@ impl PolicySet {
     /// Built-in defaults, then `[defaults]`, then the given policies: the last one to say something is heard.
     pub(crate) fn merge(&self, layers: &[&Layer]) -> ResolvedPolicy {
         let mut policy = TablePolicy::default();
-        let mut origins: BTreeMap<String, Origin> =
-            Setting::KEYS.iter().map(|key| ((*key).to_owned(), Origin::BuiltIn)).collect();
+        let mut origins: BTreeMap<_, _> = Setting::KEYS.iter().map(|key| (*key, Origin::BuiltIn)).collect();
         for layer in std::iter::once(&self.defaults).chain(layers.iter().copied()) {
-            for setting in &layer.settings {
-                origins.insert(setting.value.key().to_owned(), layer.origin(setting.place));
-                setting.value.clone().apply(&mut policy);
+            for setting in Setting::ALL {
+                let Some(place) = layer.said.get(setting.key) else { continue };
+                origins.insert(setting.key, layer.origin(*place));
+                (setting.copy)(&layer.values, &mut policy);
             }
         }
         raise_unproven_min_age(&mut policy, &mut origins);
@@ -113,10 +122,8 @@ impl PolicySet {
 }
 
 /// Someone who asks for a longer `older-than` than the built-in `unproven-min-age` means both.
-fn raise_unproven_min_age(policy: &mut TablePolicy, origins: &mut BTreeMap<String, Origin>) {
-    const UNPROVEN: &str = "remove-orphan-files.unproven-min-age";
-    const OLDER: &str = "remove-orphan-files.older-than";
-    if origins.get(UNPROVEN) != Some(&Origin::BuiltIn) {
+fn raise_unproven_min_age(policy: &mut TablePolicy, origins: &mut BTreeMap<&'static str, Origin>) {
+    if origins.get(key::UNPROVEN_MIN_AGE) != Some(&Origin::BuiltIn) {
         return;
     }
     let RemoveOrphanFilesPolicy { older_than, unproven_min_age, .. } = policy.remove_orphan_files;
@@ -128,8 +135,8 @@ fn raise_unproven_min_age(policy: &mut TablePolicy, origins: &mut BTreeMap<Strin
     };
     if longer {
         policy.remove_orphan_files.unproven_min_age = older_than;
-        let origin = origins.get(OLDER).cloned().unwrap_or(Origin::BuiltIn);
-        origins.insert(UNPROVEN.to_owned(), origin);
+        let origin = origins.get(key::ORPHAN_OLDER_THAN).cloned().unwrap_or(Origin::BuiltIn);
+        origins.insert(key::UNPROVEN_MIN_AGE, origin);
     }
 }
 
@@ -143,28 +150,34 @@ mod tests {
     use super::*;
     use crate::policy::{Place, Placed, TablePattern};
 
+    const LINE_7: Place = Place { line: 7, column: 1, width: 1 };
+
     const HOUR: Duration = Duration::from_secs(3600);
 
-    fn said(value: Setting, line: u32) -> Placed<Setting> {
-        Placed { value, place: Place { line, column: 1, width: 1 } }
-    }
-
-    fn defaults(settings: Vec<Setting>) -> PolicySet {
-        let settings = settings.into_iter().map(|setting| said(setting, 7)).collect();
-        PolicySet { defaults: Layer { settings, ..Layer::default() }, policies: Vec::new() }
+    fn defaults(keys: &[&'static str], say: impl FnOnce(&mut TablePolicy)) -> PolicySet {
+        let mut defaults = Layer { said: keys.iter().map(|key| (*key, LINE_7)).collect(), ..Layer::default() };
+        say(&mut defaults.values);
+        PolicySet { defaults, policies: Vec::new() }
     }
 
     #[test]
     fn the_unproven_age_follows_a_longer_age_unless_it_was_said() {
         let unproven = |set: &PolicySet| set.merge(&[]).policy.remove_orphan_files.unproven_min_age;
         let fixed = |hours: u32| Span::Fixed(HOUR * hours);
-        assert_eq!(unproven(&defaults(vec![Setting::OrphanOlderThan(fixed(72))])), fixed(72));
-        assert_eq!(unproven(&defaults(vec![Setting::OrphanOlderThan(fixed(2))])), fixed(24));
-        let both = vec![Setting::OrphanOlderThan(fixed(72)), Setting::UnprovenMinAge(fixed(80))];
-        assert_eq!(unproven(&defaults(both)), fixed(80));
-        let slow = vec![Setting::CommitInterval(CommitInterval::Fixed(HOUR * 20))];
-        assert_eq!(unproven(&defaults(slow)), Span::Intervals(2.0), "two intervals are 40 hours");
-        let raised = defaults(vec![Setting::OrphanOlderThan(fixed(72))]).merge(&[]);
+        let older =
+            |hours| defaults(&[key::ORPHAN_OLDER_THAN], |policy| policy.remove_orphan_files.older_than = fixed(hours));
+        assert_eq!(unproven(&older(72)), fixed(72));
+        assert_eq!(unproven(&older(2)), fixed(24));
+        let both = defaults(&[key::ORPHAN_OLDER_THAN, key::UNPROVEN_MIN_AGE], |policy| {
+            policy.remove_orphan_files.older_than = fixed(72);
+            policy.remove_orphan_files.unproven_min_age = fixed(80);
+        });
+        assert_eq!(unproven(&both), fixed(80));
+        let slow = defaults(&[key::COMMIT_INTERVAL], |policy| {
+            policy.commit_interval = CommitInterval::Fixed(HOUR * 20);
+        });
+        assert_eq!(unproven(&slow), Span::Intervals(2.0), "two intervals are 40 hours");
+        let raised = older(72).merge(&[]);
         assert_eq!(raised.origins["remove-orphan-files.unproven-min-age"].to_string(), "[defaults] line 7");
     }
 
@@ -190,14 +203,19 @@ mod tests {
         #[test]
         fn the_most_specific_policy_is_heard(which in prop::collection::vec((0usize..5, 1usize..100), 0..8)) {
             let patterns = ["**", "lake.**", "lake.*.orders", "lake.cdc.*", "lake.cdc.orders"];
-            let layers: Vec<Layer> = which.iter().enumerate().map(|(i, (pattern, value))| Layer {
-                name: Some(Arc::from(format!("p{i}"))),
-                tables: vec![Placed {
-                    value: TablePattern::parse(patterns[*pattern]).expect("a pattern"),
-                    place: Place { line: 1, column: 1, width: 1 },
-                }],
-                settings: vec![said(Setting::RetainLast(*value), 1)],
-            }).collect();
+            let place = Place { line: 1, column: 1, width: 1 };
+            let layer = |(i, (pattern, value)): (usize, &(usize, usize))| {
+                let pattern = TablePattern::parse(patterns[*pattern]).expect("a pattern");
+                let mut layer = Layer {
+                    name: Some(Arc::from(format!("p{i}"))),
+                    tables: vec![Placed { value: pattern, place }],
+                    said: [(key::RETAIN_LAST, place)].into(),
+                    ..Layer::default()
+                };
+                layer.values.expire_snapshots.retain_last = *value;
+                layer
+            };
+            let layers = which.iter().enumerate().map(layer).collect();
             let set = PolicySet { defaults: Layer::default(), policies: layers };
             let resolved = set.resolve(&"lake.cdc.orders".parse().expect("a name")).expect("no contradiction");
             // Both have two literal levels; `orders` has more characters than `cdc`.

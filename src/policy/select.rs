@@ -18,7 +18,6 @@ pub struct TablePatterns(pub Vec<TablePattern>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Level {
-    /// One level.
     Glob(Vec<PatternToken>),
     /// `**`.
     AnyLevels,

@@ -93,13 +93,7 @@ impl AsToml for Schedule {
 
 impl AsToml for RewriteJobOrder {
     fn as_toml(&self) -> Option<String> {
-        Some(quoted(match self {
-            Self::None => "none",
-            Self::BytesAsc => "bytes-asc",
-            Self::BytesDesc => "bytes-desc",
-            Self::FilesAsc => "files-asc",
-            Self::FilesDesc => "files-desc",
-        }))
+        word(Self::WORDS, self)
     }
 }
 
@@ -108,11 +102,8 @@ impl AsToml for PartitionSelection {
         Some(match self {
             Self::All => quoted("all"),
             Self::Window { column, window, format } => {
-                let window = match window {
-                    Window::PreviousHour => "previous-hour",
-                    Window::PreviousDay => "previous-day",
-                };
-                format!("{{ column = {}, window = {}{} }}", quoted(column), quoted(window), format_key(format))
+                let window = word(Window::WORDS, window).unwrap_or_default();
+                format!("{{ column = {}, window = {window}{} }}", quoted(column), format_key(format))
             }
             Self::Conditions(conditions) => {
                 format!("[{}]", conditions.iter().map(condition).collect::<Vec<_>>().join(", "))
@@ -135,6 +126,10 @@ fn condition(PartitionCondition { column, test }: &PartitionCondition) -> String
         }
     };
     format!("{{ column = {}, {test} }}", quoted(column))
+}
+
+fn word<T: PartialEq>(words: &[(&str, T)], value: &T) -> Option<String> {
+    words.iter().find(|(_, known)| known == value).map(|(word, _)| quoted(word))
 }
 
 fn format_key(format: &Option<String>) -> String {

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use self::difference::Difference;
 use crate::clock::Clock;
-use crate::config::{CatalogConfig, Config, Loaded, Problem, Problems, Severity};
+use crate::config::{CatalogConfig, Config, LoadedConfig, Problem, Problems, Severity};
 use crate::error::Result;
 use crate::report::events::Reporter;
 use crate::schedule::fleet::Member;
@@ -55,7 +55,7 @@ pub struct Reloader {
 impl Reloader {
     /// Keeps `settings`, which were made of `loaded`, up to date. `None` if that was not read from a file.
     pub fn new(
-        loaded: &Loaded,
+        loaded: &LoadedConfig,
         build: BuildMember,
         settings: watch::Sender<Settings>,
         reporter: Arc<Reporter>,
@@ -138,8 +138,8 @@ impl Reloader {
     }
 
     /// All or nothing. What is in force then, with what is odd about it; and the catalogs with new clients.
-    fn put_in_force(&mut self, new: Loaded) -> Result<(Loaded, Vec<String>), Problems> {
-        let Loaded { config, mut warnings, source } = new;
+    fn put_in_force(&mut self, new: LoadedConfig) -> Result<(LoadedConfig, Vec<String>), Problems> {
+        let LoadedConfig { config, mut warnings, source } = new;
         let Difference { config, mut rebuilt, waiting } = Difference::between(&self.config, config);
         let properties = self.read_properties(&config)?;
         let renewed = |name: &&String| self.properties.get(*name) != properties.get(*name) && !rebuilt.contains(name);
@@ -163,7 +163,7 @@ impl Reloader {
         });
         self.properties = properties;
         self.config = config.clone();
-        Ok((Loaded { config, warnings, source }, rebuilt))
+        Ok((LoadedConfig { config, warnings, source }, rebuilt))
     }
 
     fn read_properties(&self, config: &Config) -> Result<BTreeMap<String, HashMap<String, String>>, Problems> {

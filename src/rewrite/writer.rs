@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use iceberg::spec::{DataContentType, DataFile, DataFileBuilder, DataFileFormat, SchemaRef, Struct};
+use parking_lot::Mutex;
 use parquet::file::metadata::ParquetMetaData;
 use parquet::file::writer::SerializedFileWriter;
 use tokio::runtime::Handle;
@@ -29,12 +30,12 @@ pub(crate) struct OwnOutputs(Mutex<Vec<String>>);
 
 impl OwnOutputs {
     fn track(&self, path: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(path.to_string());
+        self.0.lock().push(path.to_string());
     }
 
     /// All of them.
     pub(crate) fn paths(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 }
 

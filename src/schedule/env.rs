@@ -1,10 +1,11 @@
 //! What every run shares within one process: clock, memory, caches, and the runs under way.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
@@ -65,13 +66,13 @@ pub struct ActiveRuns(Arc<Mutex<HashSet<RunId>>>);
 impl ActiveRuns {
     /// Enters a run until the guard is dropped.
     pub fn enter(&self, run_id: RunId) -> ActiveRun {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(run_id);
+        self.0.lock().insert(run_id);
         ActiveRun { runs: self.clone(), run_id }
     }
 
     /// Whether a run is under way here.
     pub fn contains(&self, run_id: RunId) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&run_id)
+        self.0.lock().contains(&run_id)
     }
 }
 
@@ -84,6 +85,6 @@ pub struct ActiveRun {
 
 impl Drop for ActiveRun {
     fn drop(&mut self) {
-        self.runs.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.run_id);
+        self.runs.0.lock().remove(&self.run_id);
     }
 }

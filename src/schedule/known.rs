@@ -1,11 +1,12 @@
 //! A catalog, and what is remembered of its tables: which there are, where they lie, and what they need outside of their own directories.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use iceberg::{NamespaceIdent, TableIdent};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -347,7 +348,7 @@ impl Known {
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
         // Each change is whole, or spares a later look less.
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        self.memory.lock()
     }
 }
 

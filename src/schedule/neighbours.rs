@@ -5,12 +5,13 @@
 //! than the finding that nothing of its own table refers to a file. While a clean-up waits it holds no place of other tables.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::join_all;
 use futures::{StreamExt, stream};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -208,7 +209,7 @@ impl Inquiry {
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+        self.progress.lock()
     }
 
     /// Takes in what was found of another table.
@@ -255,7 +256,7 @@ impl Inquiries {
     }
 
     fn queue(&self) -> MutexGuard<'_, Vec<Arc<Inquiry>>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 
     /// Waits for the next pass, or makes it.

@@ -17,7 +17,7 @@ use crate::clock::Deadline;
 use crate::commit::CommitContext;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::expire_snapshots::plan_expire_snapshots;
-use crate::policy::{ResolvedPolicy, commit_interval};
+use crate::policy::ResolvedPolicy;
 use crate::report::run_report::{RewriteReport, outcome_of};
 use crate::run_id::RunId;
 use crate::schedule::due::{self, Ended, NextStep, Standing, Step};
@@ -27,6 +27,7 @@ use crate::schedule::neighbours::{Others, Own, Surroundings};
 use crate::schedule::rewrite_data_files::{Watcher, rewrite_data_files};
 use crate::schedule::run_time;
 use crate::table::TableName;
+use crate::table::commit_interval::infer_commit_interval;
 use crate::table::history::last_own_run;
 use crate::telemetry;
 
@@ -175,7 +176,7 @@ impl Subject {
             let (catalog, seconds) = (&name.catalog, LOAD_WITHIN.as_secs());
             Err(Error::unavailable(format!("load table {name}: catalog {catalog} has not answered within {seconds} s")))
         })?;
-        let commit_interval = commit_interval(&table.loaded, &resolved.policy);
+        let commit_interval = resolved.policy.commit_interval.resolve(infer_commit_interval(&table.loaded));
         Ok(Self { table, resolved, commit_interval })
     }
 

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// What.
     pub name: String,
     /// What is wrong with it; `None`: nothing.
     pub problem: Option<String>,
@@ -110,7 +110,7 @@ impl Readiness {
 
     fn waiting(&self) -> MutexGuard<'_, BTreeMap<String, Option<String>>> {
         // Each write is a single assignment: nothing is half done.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 }
 

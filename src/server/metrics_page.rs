@@ -41,12 +41,12 @@ struct Page {
 }
 
 /// Bytes of a page, which has its place among the pages in memory until the last reader has them.
-struct Kept {
+struct PageBytes {
     bytes: Vec<u8>,
     _place: Arc<OwnedSemaphorePermit>,
 }
 
-impl AsRef<[u8]> for Kept {
+impl AsRef<[u8]> for PageBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -102,7 +102,7 @@ impl Page {
         let packed = encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish());
         let packed = packed.map_err(|e| Error::internal(format!("compress metrics: {e}")))?;
         let place = Arc::new(place);
-        let kept = |bytes| Bytes::from_owner(Kept { bytes, _place: place.clone() });
+        let kept = |bytes| Bytes::from_owner(PageBytes { bytes, _place: place.clone() });
         Ok(Self { made: Instant::now(), plain: kept(text.as_bytes().to_vec()), gzip: kept(packed) })
     }
 }

@@ -46,7 +46,6 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// What the server shows.
 #[derive(Clone)]
 pub struct ServerState {
-    /// Metrics.
     pub metrics: Arc<Metrics>,
     /// Whether the process can work.
     pub readiness: Arc<Readiness>,

@@ -6,9 +6,10 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::RwLock;
 
 use super::scheme::SCHEMES;
 use crate::clock::Clock;
@@ -76,11 +77,11 @@ impl StoreSettings {
     }
 
     fn current(&self) -> Arc<Current> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.current.read())
     }
 
     fn replace(&self, current: Current) {
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(current);
+        *self.current.write() = Arc::new(current);
     }
 
     pub(super) fn generation(&self) -> u64 {

@@ -1,5 +1,6 @@
 //! What planning may know about a table. Pure data and pure functions over it.
 
+pub mod commit_interval;
 pub mod delete_index;
 pub mod file;
 pub mod file_names;

@@ -8,9 +8,9 @@ use tracing_subscriber::fmt::format::{DefaultFields, Writer};
 
 /// The message and fields as the library writes them, on one line: names and messages of others cannot begin a line that
 /// looks like one of ours.
-pub(super) struct Fields;
+pub(super) struct TextFields;
 
-impl<'w> FormatFields<'w> for Fields {
+impl<'w> FormatFields<'w> for TextFields {
     fn format_fields<R: RecordFields>(&self, mut writer: Writer<'w>, fields: R) -> fmt::Result {
         let mut text = String::new();
         DefaultFields::new().format_fields(Writer::new(&mut text), fields)?;

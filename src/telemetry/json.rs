@@ -16,15 +16,15 @@ use tracing_subscriber::registry::LookupSpan;
 pub(super) struct Lines;
 
 /// Keeps a span's fields as a JSON object.
-pub(super) struct Fields;
+pub(super) struct JsonFields;
 
-impl<S> FormatEvent<S, Fields> for Lines
+impl<S> FormatEvent<S, JsonFields> for Lines
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     fn format_event(
         &self,
-        context: &FmtContext<'_, S, Fields>,
+        context: &FmtContext<'_, S, JsonFields>,
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
@@ -39,7 +39,7 @@ where
         event.record(&mut Collect(&mut line));
         for span in context.event_scope().into_iter().flatten() {
             let extensions = span.extensions();
-            let Some(fields) = extensions.get::<FormattedFields<Fields>>() else { continue };
+            let Some(fields) = extensions.get::<FormattedFields<JsonFields>>() else { continue };
             let Ok(Value::Object(fields)) = serde_json::from_str(&fields.fields) else { continue };
             for (name, value) in fields {
                 line.entry(name).or_insert(value);
@@ -49,7 +49,7 @@ where
     }
 }
 
-impl<'writer> FormatFields<'writer> for Fields {
+impl<'writer> FormatFields<'writer> for JsonFields {
     fn format_fields<R: RecordFields>(&self, mut writer: Writer<'writer>, fields: R) -> fmt::Result {
         let mut object = Map::new();
         fields.record(&mut Collect(&mut object));

@@ -5,8 +5,9 @@ mod json;
 mod traces;
 
 use std::io::IsTerminal;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
@@ -53,14 +54,14 @@ impl FilterHandle {
 
     /// The filter as it was given, such as `info,icewright::commit=debug`.
     pub fn current(&self) -> String {
-        self.text.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.text.lock().clone()
     }
 
     /// Puts another filter in its place, for lines from now on. [`ErrorKind::Config`] if it is none; the old one then stays.
     pub fn set(&self, text: &str) -> Result<()> {
         let filter = parse_filter(text)?;
         // Held over both, so that two callers leave the text of the filter that won.
-        let mut current = self.text.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.text.lock();
         if let Some(handle) = &self.filter {
             handle.reload(filter).map_err(|e| Error::internal(format!("change the log filter: {e}")))?;
         }
@@ -106,8 +107,8 @@ where
     // A closed standard error must not end the process: it would be reported there, and that panics.
     let lines = fmt::layer().with_writer(writer).log_internal_errors(false);
     let lines = match format {
-        LogFormat::Human => lines.fmt_fields(human::Fields).with_ansi(use_colour()).with_target(false).boxed(),
-        LogFormat::Json => lines.fmt_fields(json::Fields).event_format(json::Lines).boxed(),
+        LogFormat::Human => lines.fmt_fields(human::TextFields).with_ansi(use_colour()).with_target(false).boxed(),
+        LogFormat::Json => lines.fmt_fields(json::JsonFields).event_format(json::Lines).boxed(),
     };
     Ok((lines.with_filter(filter_layer), FilterHandle { filter: Some(handle), ..FilterHandle::detached(filter) }))
 }
@@ -164,7 +165,7 @@ mod tests {
 
     impl std::io::Write for Written {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().expect("not poisoned").extend_from_slice(bytes);
+            self.0.lock().extend_from_slice(bytes);
             Ok(bytes.len())
         }
 
@@ -175,7 +176,7 @@ mod tests {
 
     impl Written {
         fn take(&self) -> String {
-            String::from_utf8(std::mem::take(&mut *self.0.lock().expect("not poisoned"))).expect("text")
+            String::from_utf8(std::mem::take(&mut *self.0.lock())).expect("text")
         }
     }
 

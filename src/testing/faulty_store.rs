@@ -1,13 +1,14 @@
 //! A store that fails on purpose: at a chosen call, before or after the work is done.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
+use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
 use crate::storage::{Store, StoreRef, StoreWriter};
@@ -121,7 +122,7 @@ impl FaultyStore {
     /// Likewise, counting only calls on paths that contain `path_part`.
     pub fn inject_on(&self, path_part: &str, operation: Operation, calls: Range<usize>, fault: StoreFault) {
         let rule = Rule { operation, path_part: path_part.to_owned(), calls, seen: 0, fault };
-        self.plan.rules.lock().unwrap_or_else(PoisonError::into_inner).push(rule);
+        self.plan.rules.lock().push(rule);
     }
 
     /// Calls of an operation so far.
@@ -131,7 +132,7 @@ impl FaultyStore {
 
     /// The paths that an operation was called with, in order; of a batch of deletes the first.
     pub fn paths(&self, operation: Operation) -> Vec<String> {
-        let calls = self.plan.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let calls = self.plan.calls.lock();
         calls.iter().filter(|(of, _)| *of == operation).map(|(_, path)| path.clone()).collect()
     }
 
@@ -174,8 +175,8 @@ impl Plan {
     /// Counts the call, and gives the first rule that is about it.
     fn next(&self, operation: Operation, paths: &[String]) -> Option<StoreFault> {
         let called = (operation, paths.first().cloned().unwrap_or_default());
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(called);
-        let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        self.calls.lock().push(called);
+        let mut rules = self.rules.lock();
         let mut hit = None;
         for rule in rules.iter_mut().filter(|r| r.operation == operation) {
             if paths.iter().any(|p| p.contains(&rule.path_part)) {

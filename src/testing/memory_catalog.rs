@@ -2,12 +2,13 @@
 //! and every commit can be made to end badly.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use iceberg::spec::{TableMetadata, TableMetadataBuilder};
 use iceberg::{NamespaceIdent, TableCreation, TableIdent, TableRequirement, TableUpdate};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
 use crate::catalog::{Catalog, CommitOutcome, MaySend};
@@ -121,7 +122,7 @@ impl MemoryCatalog {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Creates a table; `creation.location` must be set.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use icewright::cli::check::check;
-use icewright::config::{Auth, Config, Loaded, Secret};
+use icewright::config::{AuthConfig, Config, LoadedConfig, Secret};
 use icewright::policy::{
     CommitInterval, PartitionSelection, ResolvedPolicy, Schedule, Setting, Span, TablePolicy, Window,
 };
@@ -15,17 +15,17 @@ fn shipped(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("config").join(name)
 }
 
-fn load(path: &Path) -> Loaded {
+fn load(path: &Path) -> LoadedConfig {
     Config::load(path).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-pub(crate) fn parse(text: &str) -> Loaded {
+pub(crate) fn parse(text: &str) -> LoadedConfig {
     Config::parse("test.toml", text).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 pub(crate) fn resolve(config: &Config, table: &str) -> ResolvedPolicy {
     let name: TableName = table.parse().expect("a table name");
-    config.policy_for(&name).expect("no contradiction").expect("a policy")
+    config.policies.resolve(&name).expect("no contradiction").expect("a policy")
 }
 
 /// The example of the design, word for word.
@@ -33,7 +33,7 @@ const EXAMPLE: &str = include_str!("../golden/config/example.toml");
 
 #[test]
 fn the_example_means_what_it_says() {
-    let Loaded { config, warnings, .. } = parse(EXAMPLE);
+    let LoadedConfig { config, warnings, .. } = parse(EXAMPLE);
     assert_eq!(warnings, []);
     assert_eq!(config.server.listen.to_string(), "0.0.0.0:9091");
     assert_eq!((config.limits.memory_bytes, config.limits.concurrent_tables), (Some(4 << 30), 4));
@@ -41,7 +41,7 @@ fn the_example_means_what_it_says() {
     assert_eq!((lake.uri.as_str(), lake.warehouse.as_deref()), ("http://localhost:8181", Some("demo")));
     assert_eq!(lake.resolve_properties().expect("plain")["s3.region"], "ap-northeast-2");
     let credential = Secret::Env("LAKE_CREDENTIAL".into());
-    assert_eq!(lake.auth, Auth::OAuth2 { credential, scope: "PRINCIPAL_ROLE:ALL".into(), server_uri: None });
+    assert_eq!(lake.auth, AuthConfig::OAuth2 { credential, scope: "PRINCIPAL_ROLE:ALL".into(), server_uri: None });
 
     let db = resolve(&config, "lake.cdc.orders");
     assert_eq!(db.names, ["db-logs"]);
@@ -69,7 +69,7 @@ fn the_example_means_what_it_says() {
             format: Some("%Y-%m-%d %H".into())
         }
     );
-    assert_eq!(config.policy_for(&"lake.other.t".parse().expect("name")).expect("no contradiction"), None);
+    assert_eq!(config.policies.resolve(&"lake.other.t".parse().expect("name")).expect("no contradiction"), None);
 }
 
 #[test]
@@ -275,8 +275,8 @@ fn policies_that_contradict_each_other_only_on_one_table_stop_that_table() {
                 [[policies]]\nname = 'a'\ntables = ['lake.x*.*']\nrewrite-data-files.target-file-size = '64MiB'\n\
                 [[policies]]\nname = 'b'\ntables = ['lake.*z.*']\nrewrite-data-files.min-file-size = '100MiB'\n";
     let config = parse(text).config;
-    assert!(config.policy_for(&"lake.x.t".parse().expect("name")).expect("fine").is_some());
-    let error = config.policy_for(&"lake.xz.t".parse().expect("name")).expect_err("contradiction").to_string();
+    assert!(config.policies.resolve(&"lake.x.t".parse().expect("name")).expect("fine").is_some());
+    let error = config.policies.resolve(&"lake.xz.t".parse().expect("name")).expect_err("contradiction").to_string();
     assert!(error.contains("policy \"b\" line 9") && error.contains("policy \"a\" line 5"), "{error}");
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use icewright::config::Config;
 use icewright::policy::Setting;
-use icewright::report::metrics::{ALL, Kind};
+use icewright::report::metrics::{ALL, MetricKind};
 
 const PAGES: [&str; 8] = [
     "README.md",
@@ -178,7 +178,7 @@ fn every_metric_that_is_named_exists() {
             let exists = ALL.iter().any(|metric| {
                 let parts = ["_bucket", "_sum", "_count"].iter();
                 metric.name == name
-                    || (metric.kind == Kind::Histogram
+                    || (metric.kind == MetricKind::Histogram
                         && parts.map(|p| format!("{}{p}", metric.name)).any(|n| n == name))
             });
             assert!(exists, "{page}: {name}");

@@ -14,9 +14,9 @@ use iceberg::TableIdent;
 use icewright::catalog::rest::{Auth, RestCatalog, RestCatalogConfig};
 use icewright::catalog::{Catalog, CommitOutcome};
 use icewright::error::{Error, ErrorKind, Result};
-use icewright::leader::lease::{Cluster, HttpLease, LeaseApi, Stored, Written};
+use icewright::leader::lease::{Cluster, HttpLease, LeaseApi, LeaseObject, Written};
 use icewright::leader::record::Timing;
-use icewright::leader::{Election, Ended};
+use icewright::leader::{Election, LeadershipEnd};
 use icewright::permit::WritePermit;
 use icewright::testing::SetClock;
 use serde_json::{Value, json};
@@ -119,15 +119,15 @@ impl Line {
             return Err(Error::unavailable("connection reset"));
         }
         self.travel().await?;
-        Ok(written.map_or(Written::Raced, |lease| Written::Done(Stored(lease))))
+        Ok(written.map_or(Written::Raced, |lease| Written::Done(LeaseObject(lease))))
     }
 }
 
 #[async_trait]
 impl LeaseApi for Line {
-    async fn get(&self) -> Result<Option<Stored>> {
+    async fn get(&self) -> Result<Option<LeaseObject>> {
         self.travel().await?;
-        let found = self.api.get().map(Stored);
+        let found = self.api.get().map(LeaseObject);
         self.travel().await?;
         Ok(found)
     }
@@ -136,7 +136,7 @@ impl LeaseApi for Line {
         self.write(json!({"metadata": {}, "spec": spec}), true).await
     }
 
-    async fn replace(&self, lease: Stored) -> Result<Written> {
+    async fn replace(&self, lease: LeaseObject) -> Result<Written> {
         self.write(lease.0, false).await
     }
 }
@@ -165,7 +165,7 @@ impl Replica {
                 if !election.win(&token, || ()).await {
                     return;
                 }
-                if election.hold(&token).await == Ended::Stopped {
+                if election.hold(&token).await == LeadershipEnd::Stopped {
                     election.release().await;
                 }
             }
@@ -282,7 +282,7 @@ async fn a_leader_that_was_suspended_writes_nothing_and_has_lost() {
     assert!(election.win(&stop, || ()).await && permit.holds());
     clock.suspend(TIMING.renew_deadline);
     assert!(!permit.holds());
-    assert!(matches!(election.hold(&stop).await, Ended::Lost(_)));
+    assert!(matches!(election.hold(&stop).await, LeadershipEnd::Lost(_)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -296,7 +296,7 @@ async fn an_edited_lease_ends_leadership_at_the_next_look() {
     let mut lease = api.get().unwrap();
     lease["spec"]["holderIdentity"] = "somebody".into();
     api.store(lease, false).unwrap();
-    assert_eq!(election.hold(&stop).await, Ended::Lost("somebody holds the lease now".into()));
+    assert_eq!(election.hold(&stop).await, LeadershipEnd::Lost("somebody holds the lease now".into()));
     assert!(!permit.holds());
     // What is somebody else's is not released.
     election.release().await;
@@ -379,7 +379,7 @@ async fn a_lease_is_read_made_changed_and_contended_over_http() {
     let mut labelled = stored.clone();
     labelled["metadata"]["labels"] = json!({"team": "lake"});
     api.store(labelled, false).unwrap();
-    assert_eq!(lease.replace(Stored(stored)).await.unwrap(), Written::Raced, "its version is old");
+    assert_eq!(lease.replace(LeaseObject(stored)).await.unwrap(), Written::Raced, "its version is old");
     let permit = WritePermit::withheld();
     let clock = Arc::new(SetClock::new(1_767_225_600_123));
     let mut election = Election::new("pod-1", TIMING, Box::new(lease), clock, permit.clone());

@@ -10,8 +10,9 @@ mod table;
 pub mod view;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -21,7 +22,7 @@ use table::{Looked, TableState};
 use view::{CatalogStatus, ConfigStatus, Doing, MemoryStatus, Next, Pause, QueueStatus, RunEntry, Status};
 use view::{TableList, TableView};
 
-use crate::config::{Loaded, Problem, Problems};
+use crate::config::{LoadedConfig, Problem, Problems};
 use crate::inspect::ManifestCache;
 use crate::report::health::{Health, Reason};
 use crate::report::kept::kept;
@@ -97,7 +98,7 @@ impl Board {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Each write is a few assignments that nobody reads together: after a panic the state is as good as before.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn change(&self, name: &TableName, change: impl FnOnce(&mut TableState)) {
@@ -107,7 +108,7 @@ impl Board {
     }
 
     /// A configuration is in force from now on.
-    pub(super) fn config_loaded(&self, now_ms: i64, loaded: &Loaded) {
+    pub(super) fn config_loaded(&self, now_ms: i64, loaded: &LoadedConfig) {
         let mut state = self.lock();
         let warnings = loaded.warnings.iter().map(in_a_line).collect();
         state.config = ConfigStatus { loaded_at_ms: now_ms, last_load_successful: true, problem: None, warnings };

@@ -4,17 +4,18 @@
 mod records;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 pub use records::record_step;
 use records::records;
 
 use crate::action::Action;
 use crate::cli::print;
 use crate::clock::PhaseTimes;
-use crate::config::{Loaded, Problems};
+use crate::config::{LoadedConfig, Problems};
 use crate::error::{Error, ErrorKind};
 use crate::inspect::{PartitionStats, TableStats};
 use crate::plan::RewritePlan;
@@ -106,7 +107,7 @@ impl Reporter {
 
     fn lock(&self) -> MutexGuard<'_, Tables> {
         // Both are whole after any panic.
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tables.lock()
     }
 
     /// Notes what a maintained table's health depends on; it is judged by the next heartbeat.
@@ -140,7 +141,7 @@ impl Reporter {
     }
 
     /// The daemon is up.
-    pub fn started(&self, listen: &str, loaded: &Loaded, now_ms: i64) {
+    pub fn started(&self, listen: &str, loaded: &LoadedConfig, now_ms: i64) {
         self.readiness.config_loaded();
         self.metrics.record_config_load(now_ms, Some(loaded.warnings.len()));
         self.board.config_loaded(now_ms, loaded);
@@ -149,7 +150,7 @@ impl Reporter {
     }
 
     /// The configuration file was read again and is in force; the clients of the catalogs `rebuilt` are new.
-    pub fn config_reloaded(&self, loaded: &Loaded, rebuilt: &[String], now_ms: i64) {
+    pub fn config_reloaded(&self, loaded: &LoadedConfig, rebuilt: &[String], now_ms: i64) {
         self.metrics.record_config_reload(now_ms, Some(loaded.warnings.len()));
         self.board.config_loaded(now_ms, loaded);
         self.readiness.only_catalogs(|name| loaded.config.catalogs.contains_key(name));
@@ -247,7 +248,7 @@ impl Reporter {
 
     fn catalogs(&self) -> MutexGuard<'_, Catalogs> {
         // Whole after any panic.
-        self.catalogs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.catalogs.lock()
     }
 
     fn catalog_judged(&self, catalog: &str, judged: Judged) {

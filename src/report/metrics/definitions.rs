@@ -11,7 +11,7 @@ pub struct Definition {
     /// Full name.
     pub name: &'static str,
     /// Type.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// Label names.
     pub labels: &'static [&'static str],
     /// Unit of the values.
@@ -22,7 +22,7 @@ pub struct Definition {
 
 /// The type of a metric family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// Only grows.
     Counter,
     /// Goes up and down.
@@ -31,7 +31,7 @@ pub enum Kind {
     Histogram,
 }
 
-impl Kind {
+impl MetricKind {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -57,7 +57,7 @@ const TABLE_REASON: &[&str] = &["catalog", "namespace", "table", "reason"];
 macro_rules! definitions {
     ($($id:ident: $kind:ident $name:literal $labels:expr, $unit:literal, $help:literal;)*) => {
         $(pub(super) const $id: Definition =
-            Definition { name: $name, kind: Kind::$kind, labels: $labels, unit: $unit, help: $help };)*
+            Definition { name: $name, kind: MetricKind::$kind, labels: $labels, unit: $unit, help: $help };)*
         /// All metrics.
         pub const ALL: &[&Definition] = &[$(&$id),*];
     };
@@ -185,10 +185,10 @@ definitions! {
 }
 
 /// A value of a table's gauge: the gauge, the value of its label beyond the table's, if it has one, and the number.
-pub(super) type Sample = (&'static Definition, Option<&'static str>, f64);
+pub(super) type GaugeSample = (&'static Definition, Option<&'static str>, f64);
 
 /// The values that follow from statistics.
-pub(super) fn of_stats(s: &TableStats) -> Vec<Sample> {
+pub(super) fn of_stats(s: &TableStats) -> Vec<GaugeSample> {
     let deletes_per_data_file = if s.data_files == 0 { 0.0 } else { s.delete_files() as f64 / s.data_files as f64 };
     vec![
         (&DATA_FILES, None, s.data_files as f64),
@@ -242,9 +242,9 @@ impl Definition {
     /// Series for each combination of label values.
     pub(super) fn series(&self) -> usize {
         match self.kind {
-            Kind::Counter | Kind::Gauge => 1,
+            MetricKind::Counter | MetricKind::Gauge => 1,
             // One more bucket for the rest, the sum, and the count.
-            Kind::Histogram => self.buckets().len() + 3,
+            MetricKind::Histogram => self.buckets().len() + 3,
         }
     }
 

@@ -16,19 +16,20 @@ mod slots;
 mod tables;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
-use definitions::Sample;
-pub use definitions::{ALL, Definition, Kind};
+use definitions::GaugeSample;
+pub use definitions::{ALL, Definition, MetricKind};
 use operating_system::ProcessMetrics;
+use parking_lot::{Mutex, MutexGuard};
 use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Registry, TextEncoder};
-pub use records::{Backoff, Memory, Queue, RunCounts, RunRecord, Step, Stored};
+pub use records::{Backoff, MemoryUse, Queue, RunCounts, RunRecord, Step, Stored};
 pub use series::Cardinality;
 use series::extra_labels;
 use sizes::SizeCollector;
-use slots::{Slot, Slots};
+use slots::{SeriesSlot, Slots};
 
 use crate::error::{Error, Result};
 use crate::table::TableName;
@@ -43,7 +44,7 @@ pub struct Metrics {
     sizes: SizeCollector,
     slots: Mutex<Slots>,
     /// Tells the memory in use when metrics are asked for.
-    memory: OnceLock<Box<dyn Fn() -> Memory + Send + Sync>>,
+    memory: OnceLock<Box<dyn Fn() -> MemoryUse + Send + Sync>>,
     process: OnceLock<ProcessMetrics>,
 }
 
@@ -65,18 +66,18 @@ impl Metrics {
         register(Box::new(sizes.clone()));
         for definition in ALL {
             match definition.kind {
-                Kind::Gauge => {
+                MetricKind::Gauge => {
                     let vec = GaugeVec::new(definition.opts(), definition.labels).expect(VALID);
                     register(Box::new(vec.clone()));
                     gauges.insert(definition.name, vec);
                 }
-                Kind::Counter => {
+                MetricKind::Counter => {
                     let vec = IntCounterVec::new(definition.opts(), definition.labels).expect(VALID);
                     register(Box::new(vec.clone()));
                     counters.insert(definition.name, vec);
                 }
-                Kind::Histogram if definition.is_of_table() => {}
-                Kind::Histogram => {
+                MetricKind::Histogram if definition.is_of_table() => {}
+                MetricKind::Histogram => {
                     let opts = HistogramOpts::new(definition.name, definition.help).buckets(definition.buckets());
                     let vec = HistogramVec::new(opts, definition.labels).expect(VALID);
                     register(Box::new(vec.clone()));
@@ -113,8 +114,8 @@ impl Metrics {
     /// Removes all series of a table that is gone. Counters that it shared with others stay as long as the catalog does.
     pub fn forget_table(&self, table: &TableName) {
         let mut slots = self.slots();
-        if slots.remove(table) == Some(Slot::Own) {
-            self.remove_series(&Labels::of(table, Slot::Own));
+        if slots.remove(table) == Some(SeriesSlot::Own) {
+            self.remove_series(&Labels::of(table, SeriesSlot::Own));
         }
         self.forget_totals(&mut slots, &table.catalog);
         self.show_table_counts(&slots);
@@ -122,7 +123,7 @@ impl Metrics {
 
     fn slots(&self) -> MutexGuard<'_, Slots> {
         // The numbers are still the best there are.
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        self.slots.lock()
     }
 
     fn gauge(&self, definition: &Definition, labels: &[&str]) -> Gauge {
@@ -138,7 +139,7 @@ impl Metrics {
     }
 
     /// The table's slot; a table that is new to it gets its zeros.
-    fn slot(&self, slots: &mut Slots, table: &TableName) -> Slot {
+    fn slot(&self, slots: &mut Slots, table: &TableName) -> SeriesSlot {
         let before = slots.get(table);
         let slot = slots.assign(table);
         if before != Some(slot) {
@@ -148,14 +149,14 @@ impl Metrics {
         slot
     }
 
-    fn start_series(&self, table: &TableName, slot: Slot) {
+    fn start_series(&self, table: &TableName, slot: SeriesSlot) {
         let labels = Labels::of(table, slot);
-        for definition in ALL.iter().filter(|d| d.kind == Kind::Counter && d.is_of_table()) {
+        for definition in ALL.iter().filter(|d| d.kind == MetricKind::Counter && d.is_of_table()) {
             for extra in extra_labels(definition) {
                 self.counter(definition, &labels.with(&extra));
             }
         }
-        if slot == Slot::Own {
+        if slot == SeriesSlot::Own {
             for definition in [&definitions::PAUSED_TABLE, &definitions::REFUSED, &definitions::DELAY_END] {
                 for extra in extra_labels(definition) {
                     self.gauge(definition, &labels.with(&extra)).set(0.0);
@@ -177,9 +178,9 @@ impl Metrics {
                 let values = labels.with(&extra);
                 // Gauges that were never set have no series to remove.
                 let _ = match definition.kind {
-                    Kind::Gauge => self.gauges[definition.name].remove_label_values(&values),
-                    Kind::Counter => self.counters[definition.name].remove_label_values(&values),
-                    Kind::Histogram => {
+                    MetricKind::Gauge => self.gauges[definition.name].remove_label_values(&values),
+                    MetricKind::Counter => self.counters[definition.name].remove_label_values(&values),
+                    MetricKind::Histogram => {
                         self.sizes.remove(labels);
                         Ok(())
                     }
@@ -190,23 +191,23 @@ impl Metrics {
 
     /// Removes a gauge of a table that has no other label, if the table has one of its own.
     fn remove(&self, table: &TableName, definition: &Definition) {
-        if self.slots().get(table) == Some(Slot::Own) {
+        if self.slots().get(table) == Some(SeriesSlot::Own) {
             // One that was never set has no series.
-            let _ = self.gauges[definition.name].remove_label_values(&Labels::of(table, Slot::Own).with(&[]));
+            let _ = self.gauges[definition.name].remove_label_values(&Labels::of(table, SeriesSlot::Own).with(&[]));
         }
     }
 
     /// Sets gauges of a table. Of a folded one only those that add up are kept.
-    fn record(&self, table: &TableName, samples: &[Sample]) {
+    fn record(&self, table: &TableName, samples: &[GaugeSample]) {
         let mut slots = self.slots();
         match self.slot(&mut slots, table) {
-            Slot::Own => {
-                let labels = Labels::of(table, Slot::Own);
+            SeriesSlot::Own => {
+                let labels = Labels::of(table, SeriesSlot::Own);
                 for (definition, extra, value) in samples {
                     self.gauge(definition, &labels.with(extra.as_slice())).set(*value);
                 }
             }
-            Slot::Other => {
+            SeriesSlot::Other => {
                 let folded = series::folded();
                 for (definition, extra, value) in samples {
                     let same = |(d, e): &(&Definition, Option<&str>)| d.name == definition.name && e == extra;
@@ -220,11 +221,11 @@ impl Metrics {
 
     /// Shows what folded tables add up to. Done only when metrics are asked for, since each of these tables changes it.
     fn show_other_totals(&self) {
-        let (mut slots, folded) = (self.slots(), series::folded());
-        for catalog in slots.take_changed() {
-            let (labels, totals) = (Labels::of_others(&catalog), slots.totals(&catalog));
-            for ((definition, extra), total) in folded.iter().zip(totals) {
-                self.gauge(definition, &labels.with(extra.as_slice())).set(*total);
+        let (slots, folded) = (self.slots(), series::folded());
+        for (catalog, totals) in slots.totals() {
+            let labels = Labels::of_others(catalog);
+            for ((definition, extra), &total) in folded.iter().zip(&totals) {
+                self.gauge(definition, &labels.with(extra.as_slice())).set(total);
             }
             if let Some(sizes) = totals.get(folded.len()..).filter(|sizes| !sizes.is_empty()) {
                 self.sizes.set(&labels, sizes);
@@ -258,10 +259,10 @@ struct Labels<'a> {
 }
 
 impl<'a> Labels<'a> {
-    fn of(name: &'a TableName, slot: Slot) -> Self {
+    fn of(name: &'a TableName, slot: SeriesSlot) -> Self {
         match slot {
-            Slot::Own => Self { catalog: &name.catalog, namespace: name.namespace_text(), table: &name.table },
-            Slot::Other => Self::of_others(&name.catalog),
+            SeriesSlot::Own => Self { catalog: &name.catalog, namespace: name.namespace_text(), table: &name.table },
+            SeriesSlot::Other => Self::of_others(&name.catalog),
         }
     }
 

@@ -1,96 +1,72 @@
 //! What the operating system tells about this process, under the names that Prometheus' own libraries use. Linux only.
+//! The `process` feature of the `prometheus` crate counts whole seconds of CPU time only, and needs a second version of rustix.
 
 use prometheus::{Counter, Gauge, Opts, Registry};
 
 use super::VALID;
 
+const GAUGES: [(&str, &str); 6] = [
+    ("process_resident_memory_bytes", "Resident memory size in bytes."),
+    ("process_virtual_memory_bytes", "Virtual memory size in bytes."),
+    ("process_threads", "Number of OS threads in the process."),
+    ("process_start_time_seconds", "Start time of the process since unix epoch in seconds."),
+    ("process_open_fds", "Number of open file descriptors."),
+    ("process_max_fds", "Maximum number of open file descriptors."),
+];
+
 /// Read from `/proc` each time that metrics are asked for.
 pub(super) struct ProcessMetrics {
     cpu: Counter,
-    resident: Gauge,
-    virtual_memory: Gauge,
-    open_files: Gauge,
-    max_files: Gauge,
-    threads: Gauge,
-    start: Gauge,
+    gauges: [Gauge; GAUGES.len()],
 }
 
 impl ProcessMetrics {
     /// Number of series.
-    pub(super) const SERIES: usize = 7;
+    pub(super) const SERIES: usize = GAUGES.len() + 1;
 
     pub(super) fn register(registry: &Registry) -> Self {
-        let gauge = |name: &str, help: &str| {
-            let gauge = Gauge::with_opts(Opts::new(name, help)).expect(VALID);
-            registry.register(Box::new(gauge.clone())).expect(VALID);
-            gauge
-        };
         let help = "Total user and system CPU time spent in seconds.";
         let cpu = Counter::with_opts(Opts::new("process_cpu_seconds_total", help)).expect(VALID);
         registry.register(Box::new(cpu.clone())).expect(VALID);
-        Self {
-            cpu,
-            resident: gauge("process_resident_memory_bytes", "Resident memory size in bytes."),
-            virtual_memory: gauge("process_virtual_memory_bytes", "Virtual memory size in bytes."),
-            open_files: gauge("process_open_fds", "Number of open file descriptors."),
-            max_files: gauge("process_max_fds", "Maximum number of open file descriptors."),
-            threads: gauge("process_threads", "Number of OS threads in the process."),
-            start: gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds."),
+        let gauges = GAUGES.map(|(name, help)| Gauge::with_opts(Opts::new(name, help)).expect(VALID));
+        for gauge in &gauges {
+            registry.register(Box::new(gauge.clone())).expect(VALID);
         }
+        Self { cpu, gauges }
     }
 
     /// Reads everything anew; what cannot be read stays as it was.
     pub(super) fn update(&self) {
         let read = |name: &str| std::fs::read_to_string(format!("/proc/{name}")).unwrap_or_default();
-        let (boot_time, limits) = (read("stat"), read("self/limits"));
-        if let Some(stat) = Stat::parse(&read("self/stat")) {
-            let ticks = rustix::param::clock_ticks_per_second() as f64;
-            self.cpu.inc_by((stat.cpu_ticks as f64 / ticks - self.cpu.get()).max(0.0));
-            self.resident.set((stat.resident_pages * rustix::param::page_size() as u64) as f64);
-            self.virtual_memory.set(stat.virtual_bytes as f64);
-            self.threads.set(stat.threads as f64);
-            if let Some(boot) = number_after(&boot_time, "btime ") {
-                self.start.set(boot as f64 + stat.start_ticks as f64 / ticks);
-            }
+        let (stat, boot_time, limits) = (read("self/stat"), read("stat"), read("self/limits"));
+        let ticks = rustix::param::clock_ticks_per_second() as f64;
+        let field = |number| stat_field(&stat, number);
+        if let (Some(user), Some(system)) = (field(14), field(15)) {
+            self.cpu.inc_by(((user + system) / ticks - self.cpu.get()).max(0.0));
         }
-        if let Ok(files) = std::fs::read_dir("/proc/self/fd") {
-            self.open_files.set(files.count() as f64);
-        }
-        if let Some(limit) = number_after(&limits, "Max open files ") {
-            self.max_files.set(limit as f64);
+        let values = [
+            field(24).map(|pages| pages * rustix::param::page_size() as f64),
+            field(23),
+            field(20),
+            number_after(&boot_time, "btime ").zip(field(22)).map(|(boot, start)| boot + start / ticks),
+            std::fs::read_dir("/proc/self/fd").ok().map(|files| files.count() as f64),
+            number_after(&limits, "Max open files "),
+        ];
+        for (gauge, value) in self.gauges.iter().zip(values) {
+            gauge.set(value.unwrap_or_else(|| gauge.get()));
         }
     }
 }
 
 /// The number at the beginning of what follows `key` at the beginning of a line.
-fn number_after(text: &str, key: &str) -> Option<u64> {
+fn number_after(text: &str, key: &str) -> Option<f64> {
     text.lines().find_map(|line| line.strip_prefix(key))?.split_whitespace().next()?.parse().ok()
 }
 
-/// Some fields of `/proc/self/stat`.
-#[derive(Debug, PartialEq, Eq)]
-struct Stat {
-    cpu_ticks: u64,
-    threads: u64,
-    start_ticks: u64,
-    virtual_bytes: u64,
-    resident_pages: u64,
-}
-
-impl Stat {
-    fn parse(text: &str) -> Option<Self> {
-        // The second field is the program's name in parentheses, which may hold anything.
-        let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
-        // Fields are numbered from 1 in the manual; the first of these is the third.
-        let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
-        Some(Self {
-            cpu_ticks: field(14)? + field(15)?,
-            threads: field(20)?,
-            start_ticks: field(22)?,
-            virtual_bytes: field(23)?,
-            resident_pages: field(24)?,
-        })
-    }
+/// A field of `/proc/self/stat`, numbered from 1 as in the manual.
+fn stat_field(text: &str, number: usize) -> Option<f64> {
+    // The second field is the program's name in parentheses, which may hold anything.
+    text.rsplit_once(')')?.1.split_whitespace().nth(number - 3)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -100,16 +76,10 @@ mod tests {
     #[test]
     fn fields_are_found_behind_any_name() {
         let text = "42 (a) b 7) S 1 42 42 0 -1 4194560 5000 0 3 0 250 50 0 0 20 0 9 0 1234567 99000000 2500 18446744073709551615";
-        let stat = Stat {
-            cpu_ticks: 300,
-            threads: 9,
-            start_ticks: 1_234_567,
-            virtual_bytes: 99_000_000,
-            resident_pages: 2500,
-        };
-        assert_eq!(Stat::parse(text), Some(stat));
-        assert_eq!(Stat::parse("42 (a) S 1"), None);
-        assert_eq!(number_after("cpu 1\nbtime 1796000000\n", "btime "), Some(1_796_000_000));
+        let fields = [14, 15, 20, 22, 23, 24].map(|number| stat_field(text, number));
+        assert_eq!(fields, [250.0, 50.0, 9.0, 1_234_567.0, 99_000_000.0, 2500.0].map(Some));
+        assert_eq!(stat_field("42 (a) S 1", 14), None);
+        assert_eq!(number_after("cpu 1\nbtime 1796000000\n", "btime "), Some(1_796_000_000.0));
         assert_eq!(number_after("Max open files            unlimited  4096 files", "Max open files "), None);
     }
 
@@ -117,9 +87,8 @@ mod tests {
     fn this_process_has_memory_files_and_an_age() {
         let process = ProcessMetrics::register(&Registry::new());
         process.update();
-        let gauges =
-            [&process.resident, &process.virtual_memory, &process.open_files, &process.threads, &process.start];
-        assert!(gauges.iter().all(|gauge| gauge.get() >= 1.0));
-        assert!(process.resident.get() < process.virtual_memory.get());
+        let [resident, virtual_memory, ..] = &process.gauges;
+        assert!(process.gauges[..5].iter().all(|gauge| gauge.get() >= 1.0));
+        assert!(resident.get() < virtual_memory.get());
     }
 }

@@ -1,8 +1,8 @@
 //! The metrics of the process as a whole.
 
-use super::definitions::{self, Kind};
+use super::definitions::{self, MetricKind};
 use super::operating_system::ProcessMetrics;
-use super::records::{Memory, Queue};
+use super::records::{MemoryUse, Queue};
 use super::series::extra_labels;
 use super::{ALL, Metrics, flag, seconds};
 use crate::http_client::RequestObserver;
@@ -16,7 +16,7 @@ impl Metrics {
                 self.histogram(definition, &labels);
             }
         }
-        for definition in ALL.iter().filter(|d| d.kind == Kind::Gauge && d.labels.is_empty()) {
+        for definition in ALL.iter().filter(|d| d.kind == MetricKind::Gauge && d.labels.is_empty()) {
             let said_later = definition.name.starts_with("icewright_config_");
             if !said_later {
                 self.gauge(definition, &[]).set(0.0);
@@ -38,11 +38,11 @@ impl Metrics {
     }
 
     /// Asks `read` for the memory in use whenever metrics are asked for. The first call counts.
-    pub fn watch_memory(&self, read: impl Fn() -> Memory + Send + Sync + 'static) {
+    pub fn watch_memory(&self, read: impl Fn() -> MemoryUse + Send + Sync + 'static) {
         let _ = self.memory.set(Box::new(read));
     }
 
-    pub(super) fn show_memory(&self, memory: Memory) {
+    pub(super) fn show_memory(&self, memory: MemoryUse) {
         self.gauge(&definitions::MEMORY_BUDGET, &[]).set(memory.budget as f64);
         self.gauge(&definitions::MEMORY_RESERVED, &[]).set(memory.reserved as f64);
         self.gauge(&definitions::MANIFEST_CACHE, &[]).set(memory.manifest_cache as f64);

@@ -120,7 +120,7 @@ pub struct Queue {
 
 /// Memory in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Memory {
+pub struct MemoryUse {
     /// What rewrites may take together.
     pub budget: u64,
     /// What running rewrites have reserved.

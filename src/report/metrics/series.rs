@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::OnceLock;
 
 use super::Metrics;
-use super::definitions::{self, ALL, Definition, Kind, OPERATIONS};
+use super::definitions::{self, ALL, Definition, MetricKind, OPERATIONS};
 use super::operating_system::ProcessMetrics;
 use super::records::Step;
 use crate::action::{Action, Outcome};
@@ -37,7 +37,7 @@ impl Cardinality {
                 continue;
             }
             sum.table += series;
-            if definition.kind != Kind::Gauge || definition.adds_up() {
+            if definition.kind != MetricKind::Gauge || definition.adds_up() {
                 sum.other += series;
             }
         }
@@ -75,7 +75,7 @@ impl Metrics {
 pub(super) fn folded() -> &'static [(&'static Definition, Option<&'static str>)] {
     static FOLDED: OnceLock<Vec<(&Definition, Option<&str>)>> = OnceLock::new();
     FOLDED.get_or_init(|| {
-        let shared = ALL.iter().filter(|d| d.kind == Kind::Gauge && d.is_of_table() && d.adds_up());
+        let shared = ALL.iter().filter(|d| d.kind == MetricKind::Gauge && d.is_of_table() && d.adds_up());
         shared.flat_map(|d| extra_labels(d).into_iter().map(|extra| (*d, extra.first().copied()))).collect()
     })
 }

@@ -2,8 +2,9 @@
 //! counting what happens, cannot do.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Bucket, Histogram, LabelPair, Metric, MetricFamily, MetricType};
 
@@ -37,7 +38,7 @@ impl SizeCollector {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<[String; 3], Vec<f64>>> {
         // Each value is replaced as a whole.
-        self.histograms.lock().unwrap_or_else(PoisonError::into_inner)
+        self.histograms.lock()
     }
 
     fn metric(&self, key: &[String; 3], values: &[f64]) -> Metric {

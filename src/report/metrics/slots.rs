@@ -1,6 +1,6 @@
 //! Which tables have series of their own, and what the others add up to.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::table::TableName;
 
@@ -9,8 +9,7 @@ pub(super) const OTHER: &str = "_other";
 
 /// A table's share of the series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Slot {
-    /// It has its own.
+pub(super) enum SeriesSlot {
     Own,
     /// It is folded into the others of its catalog.
     Other,
@@ -22,24 +21,15 @@ pub(super) struct Slots {
     /// `None`: own series. `Some`: folded, with its last values.
     tables: HashMap<TableName, Option<Vec<f64>>>,
     own: usize,
-    /// Sums of the folded tables' values by catalog.
-    totals: HashMap<String, Vec<f64>>,
-    /// Catalogs whose sums have changed since they were shown.
-    changed: BTreeSet<String>,
+    /// The catalogs that have or had folded tables with values, and how many values these had at most.
+    folded: BTreeMap<String, usize>,
     /// Catalogs that go as soon as their last table does.
     going: BTreeSet<String>,
 }
 
 impl Slots {
     pub(super) fn new(max: usize) -> Self {
-        Self {
-            max,
-            tables: HashMap::new(),
-            own: 0,
-            totals: HashMap::new(),
-            changed: BTreeSet::new(),
-            going: BTreeSet::new(),
-        }
+        Self { max, tables: HashMap::new(), own: 0, folded: BTreeMap::new(), going: BTreeSet::new() }
     }
 
     pub(super) fn own(&self) -> usize {
@@ -50,60 +40,53 @@ impl Slots {
         self.tables.len() - self.own
     }
 
-    pub(super) fn get(&self, table: &TableName) -> Option<Slot> {
-        self.tables.get(table).map(|values| if values.is_some() { Slot::Other } else { Slot::Own })
+    pub(super) fn get(&self, table: &TableName) -> Option<SeriesSlot> {
+        self.tables.get(table).map(|values| if values.is_some() { SeriesSlot::Other } else { SeriesSlot::Own })
     }
 
     /// The table's slot: its own if it has or can have one.
-    pub(super) fn assign(&mut self, table: &TableName) -> Slot {
+    pub(super) fn assign(&mut self, table: &TableName) -> SeriesSlot {
         match self.get(table) {
-            Some(Slot::Own) => Slot::Own,
-            Some(Slot::Other) if self.own >= self.max => Slot::Other,
+            Some(slot) if slot == SeriesSlot::Own || self.own >= self.max => slot,
             None if self.own >= self.max => {
                 self.tables.insert(table.clone(), Some(Vec::new()));
-                Slot::Other
+                SeriesSlot::Other
             }
-            Some(Slot::Other) | None => {
-                self.remove(table);
+            Some(_) | None => {
                 self.tables.insert(table.clone(), None);
                 self.own += 1;
-                Slot::Own
+                SeriesSlot::Own
             }
         }
     }
 
     /// Forgets a table; its values leave the totals.
-    pub(super) fn remove(&mut self, table: &TableName) -> Option<Slot> {
-        match self.tables.remove(table)? {
-            None => {
-                self.own -= 1;
-                Some(Slot::Own)
-            }
-            Some(values) => {
-                self.add(&table.catalog, 0, values.iter().map(|value| -value));
-                Some(Slot::Other)
-            }
-        }
+    pub(super) fn remove(&mut self, table: &TableName) -> Option<SeriesSlot> {
+        let slot = self.get(table)?;
+        self.own -= usize::from(slot == SeriesSlot::Own);
+        self.tables.remove(table);
+        Some(slot)
     }
 
     /// Replaces the values of a folded table from `first` on.
     pub(super) fn set_values(&mut self, table: &TableName, first: usize, new: &[f64]) {
         let Some(Some(values)) = self.tables.get_mut(table) else { return };
-        if values.len() < first + new.len() {
-            values.resize(first + new.len(), 0.0);
+        let end = first + new.len();
+        values.resize(values.len().max(end), 0.0);
+        values[first..end].copy_from_slice(new);
+        let most = self.folded.entry(table.catalog.clone()).or_default();
+        *most = (*most).max(end);
+    }
+
+    /// What the values of folded tables add up to, by catalog.
+    pub(super) fn totals(&self) -> BTreeMap<&str, Vec<f64>> {
+        let mut totals: BTreeMap<_, _> =
+            self.folded.iter().map(|(catalog, values)| (catalog.as_str(), vec![0.0; *values])).collect();
+        for (table, values) in &self.tables {
+            let Some(total) = totals.get_mut(table.catalog.as_str()) else { continue };
+            total.iter_mut().zip(values.iter().flatten()).for_each(|(total, value)| *total += value);
         }
-        let changes: Vec<f64> = values[first..].iter().zip(new).map(|(old, new)| new - old).collect();
-        values[first..first + new.len()].copy_from_slice(new);
-        self.add(&table.catalog, first, changes.into_iter());
-    }
-
-    pub(super) fn totals(&self, catalog: &str) -> &[f64] {
-        self.totals.get(catalog).map_or(&[], Vec::as_slice)
-    }
-
-    /// The catalogs whose totals have changed since this was last asked.
-    pub(super) fn take_changed(&mut self) -> BTreeSet<String> {
-        std::mem::take(&mut self.changed)
+        totals
     }
 
     /// The catalog is no longer configured; steps on its tables may still run.
@@ -121,22 +104,8 @@ impl Slots {
         let over = self.going.contains(catalog) && !self.tables.keys().any(|table| table.catalog == catalog);
         if over {
             self.going.remove(catalog);
-            self.totals.remove(catalog);
-            self.changed.remove(catalog);
+            self.folded.remove(catalog);
         }
         over
-    }
-
-    fn add(&mut self, catalog: &str, first: usize, changes: impl ExactSizeIterator<Item = f64>) {
-        let totals = self.totals.entry(catalog.to_owned()).or_default();
-        if totals.len() < first + changes.len() {
-            totals.resize(first + changes.len(), 0.0);
-        }
-        for (total, change) in totals[first..].iter_mut().zip(changes) {
-            *total += change;
-        }
-        if !self.changed.contains(catalog) {
-            self.changed.insert(catalog.to_owned());
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::definitions::{self, Definition};
 use super::records::{Backoff, RunRecord, Step, Stored};
-use super::slots::Slot;
+use super::slots::SeriesSlot;
 use super::{Labels, Metrics, encode, flag, seconds, series};
 use crate::action::{Action, Outcome};
 use crate::error::Result;
@@ -20,8 +20,8 @@ impl Metrics {
         let values = [files, vec![bytes.iter().sum()]].concat();
         let mut slots = self.slots();
         match self.slot(&mut slots, table) {
-            Slot::Own => self.sizes.set(&Labels::of(table, Slot::Own), &values),
-            Slot::Other => slots.set_values(table, series::folded().len(), &values),
+            SeriesSlot::Own => self.sizes.set(&Labels::of(table, SeriesSlot::Own), &values),
+            SeriesSlot::Other => slots.set_values(table, series::folded().len(), &values),
         }
     }
 

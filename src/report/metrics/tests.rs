@@ -69,7 +69,7 @@ fn full_page() -> Metrics {
     metrics.record_config_load(1_796_000_000_000, Some(2));
     metrics.record_config_reload(1_796_000_000_500, Some(2));
     metrics.record_config_reload(1_796_000_000_900, None);
-    metrics.watch_memory(|| Memory { budget: 1 << 30, reserved: 1 << 20, manifest_cache: 4096 });
+    metrics.watch_memory(|| MemoryUse { budget: 1 << 30, reserved: 1 << 20, manifest_cache: 4096 });
     metrics.set_queue(Queue { running: 4, queued: 2, limit: 4, oldest: Duration::from_millis(1500) });
     metrics.set_paused(true);
     metrics.set_catalog_up("lake", true);
@@ -130,7 +130,7 @@ fn names_follow_the_rules_and_are_unique() {
     for Definition { name, kind, labels, help, unit } in ALL {
         assert!(seen.insert(name), "{name}");
         assert!(name.starts_with("icewright_") && help.ends_with('.') && !unit.is_empty(), "{name}");
-        assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}");
+        assert_eq!(name.ends_with("_total"), *kind == MetricKind::Counter, "{name}");
         if labels.contains(&"table") {
             assert_eq!(labels[..3], ["catalog", "namespace", "table"], "{name}");
         }
@@ -266,7 +266,7 @@ fn there_are_as_many_series_as_the_formula_says() {
         metrics.bytes_written(1);
         metrics.record_config_load(1, Some(0));
         metrics.set_catalog_up("lake", true);
-        metrics.watch_memory(Memory::default);
+        metrics.watch_memory(MemoryUse::default);
         for i in 0..own + folded {
             let name = table(&format!("lake.a.t{i}"));
             record_all(&metrics, &name, 1);
@@ -366,17 +366,17 @@ proptest! {
                 last.remove(&which);
             } else {
                 last.insert(which, f64::from(value));
-                if slots.assign(&name) == Slot::Other {
+                if slots.assign(&name) == SeriesSlot::Other {
                     slots.set_values(&name, 1, &[f64::from(value)]);
                 }
             }
             prop_assert!(slots.own() <= max);
             prop_assert_eq!(slots.own() + slots.other(), last.len());
             let folded = last.iter().filter(|(which, _)| {
-                slots.get(&table(&format!("lake.a.t{which}"))) == Some(Slot::Other)
+                slots.get(&table(&format!("lake.a.t{which}"))) == Some(SeriesSlot::Other)
             });
             let wanted: f64 = folded.map(|(_, value)| value).sum();
-            prop_assert_eq!(slots.totals("lake").get(1).copied().unwrap_or(0.0), wanted);
+            prop_assert_eq!(slots.totals().get("lake").map_or(0.0, |totals| totals[1]), wanted);
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Commits: requirements checked and metadata written under the tables' locks, then every table moved at once.
 
 use std::fs;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use iceberg::TableIdent;
+use parking_lot::MutexGuard;
 
 use super::change::{self, NewMetadata};
 use super::files;

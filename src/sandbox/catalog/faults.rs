@@ -1,9 +1,10 @@
 //! Failures on demand, for tests of clients. Nothing is injected unless somebody asks.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use iceberg::TableIdent;
+use parking_lot::Mutex;
 
 /// What goes wrong with a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +64,7 @@ impl Faults {
 
 /// Takes the next fault for a commit to these tables.
 pub(super) fn take(faults: &SharedFaults, tables: &[TableIdent]) -> Option<Fault> {
-    faults.lock().unwrap_or_else(PoisonError::into_inner).take(tables)
+    faults.lock().take(tables)
 }
 
 #[cfg(test)]

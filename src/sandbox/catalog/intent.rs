@@ -41,7 +41,7 @@ impl Intents {
         if let [only] = moves {
             return files.write_table(&only.table, &only.to, clock.uuid());
         }
-        let _busy = self.busy.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _busy = self.busy.lock();
         files::replace(&self.path, &serde_json::to_vec(moves)?, clock.uuid())?;
         for step in moves {
             files.write_table(&step.table, &step.to, clock.uuid())?;

@@ -2,9 +2,10 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 use iceberg::{NamespaceIdent, TableIdent};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::change::{self, NewMetadata};
 use super::files;
@@ -61,11 +62,11 @@ impl State {
     }
 
     pub(super) fn read(&self) -> RwLockReadGuard<'_, Tree> {
-        self.tree.read().unwrap_or_else(PoisonError::into_inner)
+        self.tree.read()
     }
 
     pub(super) fn write(&self) -> RwLockWriteGuard<'_, Tree> {
-        self.tree.write().unwrap_or_else(PoisonError::into_inner)
+        self.tree.write()
     }
 
     /// Full names of the namespaces directly below one, or at the top.

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use crate::backoff::doubled;
 use crate::error::Result;
 use crate::policy::{Schedule, TablePolicy, human_duration};
 use crate::table::history::OwnRun;
@@ -230,7 +231,7 @@ impl Failures {
 
     /// 15 min, 30 min, 1 h ... 4 h: each attempt lists the table's files.
     fn asked_again(self, now_ms: i64) -> NextStep {
-        let wait = REFUSED.0.saturating_mul(1 << self.refused.saturating_sub(1).min(16)).min(REFUSED.1);
+        let wait = doubled(REFUSED.0, REFUSED.1, self.refused.saturating_sub(1));
         NextStep::new(Step::CleanUp, now_ms.saturating_add(millis(wait)), REFUSED_WHY)
     }
 
@@ -243,8 +244,7 @@ impl Failures {
 
 /// 1 min, 2 min, 4 min ... 1 h.
 pub fn backoff(failures: u32) -> Duration {
-    let doublings = failures.saturating_sub(1).min(16);
-    BACKOFF.0.saturating_mul(1 << doublings).min(BACKOFF.1)
+    doubled(BACKOFF.0, BACKOFF.1, failures.saturating_sub(1))
 }
 
 fn catch_up_from(now_ms: i64) -> i64 {

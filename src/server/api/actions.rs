@@ -1,18 +1,18 @@
 //! What can be asked for.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::admin::Admin;
 use super::json::{Body, Named};
-use super::problem::Problem;
+use super::problem::ApiProblem;
 use crate::report::board::view::Pause;
 use crate::server::ServerState;
 use crate::table::TableName;
@@ -63,25 +63,25 @@ pub(super) struct LogFilterRequest {
 pub struct Planning(Mutex<HashSet<TableName>>);
 
 /// A place among the plans that are being made.
-struct Place<'a>(&'a Planning, TableName);
+struct PlanningTurn<'a>(&'a Planning, TableName);
 
 impl Planning {
-    fn enter(&self, name: TableName) -> Result<Place<'_>, Problem> {
-        let mut under_way = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    fn enter(&self, name: TableName) -> Result<PlanningTurn<'_>, ApiProblem> {
+        let mut under_way = self.0.lock();
         if under_way.contains(&name) {
-            return Err(Problem::new(409, format!("{name} is being planned already: its plan will be in its view")));
+            return Err(ApiProblem::new(409, format!("{name} is being planned already: its plan will be in its view")));
         }
         if under_way.len() >= PLANS_MAX {
-            return Err(Problem::new(503, format!("{PLANS_MAX} tables are being planned already: try again later")));
+            return Err(ApiProblem::new(503, format!("{PLANS_MAX} tables are being planned already: try again later")));
         }
         under_way.insert(name.clone());
-        Ok(Place(self, name))
+        Ok(PlanningTurn(self, name))
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for PlanningTurn<'_> {
     fn drop(&mut self) {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.1);
+        self.0.0.lock().remove(&self.1);
     }
 }
 
@@ -90,7 +90,7 @@ impl Drop for Place<'_> {
     post, path = "/api/v1/tables/{table}/plan", tag = "act", security(("admin-token" = [])), params(Named),
     responses(
         (status = 200, body = Object, description = "The plan as in `icewright plan --json`."),
-        (status = 409, body = Problem, content_type = "application/problem+json", description = "It is being planned."),
+        (status = 409, body = ApiProblem, content_type = "application/problem+json", description = "It is being planned."),
         Admin, Named
     )
 )]
@@ -98,7 +98,7 @@ pub(super) async fn plan(
     _: Admin,
     State(state): State<ServerState>,
     Named(name): Named,
-) -> Result<Json<Box<RawValue>>, Problem> {
+) -> Result<Json<Box<RawValue>>, ApiProblem> {
     let _place = state.api.planning.enter(name.clone())?;
     Ok(Json(state.api.operate.plan(&name).await?))
 }
@@ -108,7 +108,7 @@ pub(super) async fn plan(
     post, path = "/api/v1/tables/{table}/run", tag = "act", security(("admin-token" = [])), params(Named),
     responses(
         (status = 202, description = "It is going to be compacted."),
-        (status = 409, body = Problem, content_type = "application/problem+json", description = "It is paused."),
+        (status = 409, body = ApiProblem, content_type = "application/problem+json", description = "It is paused."),
         Admin, Named
     )
 )]
@@ -116,7 +116,7 @@ pub(super) async fn run_now(
     _: Admin,
     State(state): State<ServerState>,
     Named(name): Named,
-) -> Result<StatusCode, Problem> {
+) -> Result<StatusCode, ApiProblem> {
     state.api.operate.run_now(&name).await?;
     Ok(StatusCode::ACCEPTED)
 }
@@ -132,7 +132,7 @@ pub(super) async fn pause_table(
     State(state): State<ServerState>,
     Named(name): Named,
     Body(PauseRequest { reason }): Body<PauseRequest>,
-) -> Result<Json<Paused>, Problem> {
+) -> Result<Json<Paused>, ApiProblem> {
     state.api.operate.pause(Some(&name), reason).await?;
     Ok(Json(Paused { paused: state.api.board.pause_of(Some(&name)) }))
 }
@@ -146,7 +146,7 @@ pub(super) async fn resume_table(
     _: Admin,
     State(state): State<ServerState>,
     Named(name): Named,
-) -> Result<Json<Paused>, Problem> {
+) -> Result<Json<Paused>, ApiProblem> {
     state.api.operate.resume(Some(&name)).await?;
     Ok(Json(Paused { paused: state.api.board.pause_of(Some(&name)) }))
 }
@@ -161,7 +161,7 @@ pub(super) async fn pause(
     _: Admin,
     State(state): State<ServerState>,
     Body(PauseRequest { reason }): Body<PauseRequest>,
-) -> Result<Json<Paused>, Problem> {
+) -> Result<Json<Paused>, ApiProblem> {
     state.api.operate.pause(None, reason).await?;
     Ok(Json(Paused { paused: state.api.board.pause_of(None) }))
 }
@@ -171,7 +171,7 @@ pub(super) async fn pause(
     post, path = "/api/v1/resume", tag = "act", security(("admin-token" = [])),
     responses((status = 200, body = Paused), Admin)
 )]
-pub(super) async fn resume(_: Admin, State(state): State<ServerState>) -> Result<Json<Paused>, Problem> {
+pub(super) async fn resume(_: Admin, State(state): State<ServerState>) -> Result<Json<Paused>, ApiProblem> {
     state.api.operate.resume(None).await?;
     Ok(Json(Paused { paused: state.api.board.pause_of(None) }))
 }
@@ -191,9 +191,9 @@ pub(super) async fn set_log_filter(
     _: Admin,
     State(state): State<ServerState>,
     Body(LogFilterRequest { filter }): Body<LogFilterRequest>,
-) -> Result<Json<LogFilter>, Problem> {
+) -> Result<Json<LogFilter>, ApiProblem> {
     if filter.trim().is_empty() {
-        return Err(Problem::new(400, "an empty log filter says nothing: `off` writes no lines"));
+        return Err(ApiProblem::new(400, "an empty log filter says nothing: `off` writes no lines"));
     }
     state.log_filter.set(&filter)?;
     tracing::info!(filter, "log filter changed");

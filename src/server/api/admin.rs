@@ -10,7 +10,7 @@ use subtle::ConstantTimeEq;
 use utoipa::IntoResponses;
 use utoipa::openapi::{RefOr, Response};
 
-use super::problem::{Problem, described};
+use super::problem::{ApiProblem, described};
 use crate::error::Result;
 use crate::server::ServerState;
 
@@ -21,19 +21,19 @@ pub type TokenSource = Arc<dyn Fn() -> Result<String> + Send + Sync>;
 pub(super) struct Admin;
 
 impl FromRequestParts<ServerState> for Admin {
-    type Rejection = Problem;
+    type Rejection = ApiProblem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &ServerState) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &ServerState) -> Result<Self, ApiProblem> {
         let Some(source) = &state.api.admin else {
             let cure = "set `admin-token = { env = \"NAME\" }` or `{ file = \"PATH\" }` under [server]";
-            return Err(Problem::new(
+            return Err(ApiProblem::new(
                 403,
                 format!("no admin token is configured, so this API only shows things: {cure}"),
             ));
         };
         let token = source().map_err(|error| {
             tracing::warn!(%error, "the admin token cannot be read");
-            Problem::new(503, "the admin token cannot be read: the log tells why")
+            ApiProblem::new(503, "the admin token cannot be read: the log tells why")
         })?;
         let said = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let given =
@@ -41,8 +41,8 @@ impl FromRequestParts<ServerState> for Admin {
         match given {
             // How long it takes tells nothing about the token but its length.
             Some((_, given)) if bool::from(given.trim().as_bytes().ct_eq(token.as_bytes())) => Ok(Self),
-            Some(_) => Err(Problem::new(401, "this is not the admin token")),
-            None => Err(Problem::new(401, "this needs the admin token: send `Authorization: Bearer TOKEN`")),
+            Some(_) => Err(ApiProblem::new(401, "this is not the admin token")),
+            None => Err(ApiProblem::new(401, "this needs the admin token: send `Authorization: Bearer TOKEN`")),
         }
     }
 }

@@ -4,7 +4,7 @@ use utoipa::openapi::OpenApi as Description;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::problem::Problem;
+use super::problem::ApiProblem;
 use super::{actions, views};
 
 #[derive(OpenApi)]
@@ -16,7 +16,7 @@ use super::{actions, views};
         actions::plan, actions::run_now, actions::pause_table, actions::resume_table,
         actions::pause, actions::resume, actions::log_filter, actions::set_log_filter,
     ),
-    components(schemas(Problem)),
+    components(schemas(ApiProblem)),
     modifiers(&AdminToken),
     tags((name = "look", description = "What can be looked at."), (name = "act", description = "What can be asked for.")),
 )]

@@ -17,7 +17,7 @@ use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::{ObjectBuilder, RefOr, Required, Response as Described, Type};
 use utoipa::{IntoParams, IntoResponses};
 
-use super::problem::{Problem, described};
+use super::problem::{ApiProblem, described};
 use crate::error::Error;
 use crate::report::board::view::{TableList, TableView};
 use crate::server::ServerState;
@@ -27,12 +27,12 @@ use crate::table::TableName;
 pub(super) struct Named(pub(super) TableName);
 
 impl FromRequestParts<ServerState> for Named {
-    type Rejection = Problem;
+    type Rejection = ApiProblem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &ServerState) -> Result<Self, Problem> {
-        let malformed = |rejection: PathRejection| Problem::new(404, format!("no table is called so: {rejection}"));
+    async fn from_request_parts(parts: &mut Parts, state: &ServerState) -> Result<Self, ApiProblem> {
+        let malformed = |rejection: PathRejection| ApiProblem::new(404, format!("no table is called so: {rejection}"));
         let Path(text) = Path::<String>::from_request_parts(parts, state).await.map_err(malformed)?;
-        let name = text.parse::<TableName>().map_err(|error| Problem::new(404, error.to_string()))?;
+        let name = text.parse::<TableName>().map_err(|error| ApiProblem::new(404, error.to_string()))?;
         if state.api.board.knows(&name) { Ok(Self(name)) } else { Err(unknown_table(&name)) }
     }
 }
@@ -51,19 +51,19 @@ impl IntoResponses for Named {
     }
 }
 
-pub(super) fn unknown_table(name: &TableName) -> Problem {
+pub(super) fn unknown_table(name: &TableName) -> ApiProblem {
     let cure = "it is not in its catalog, or no policy matches it";
-    Problem::new(404, format!("table {name} is not maintained by this daemon: {cure}"))
+    ApiProblem::new(404, format!("table {name} is not maintained by this daemon: {cure}"))
 }
 
 /// The parameters behind `?`; unknown ones are refused.
 pub(super) struct Parameters<T>(pub(super) T);
 
 impl<T: DeserializeOwned + Send> FromRequestParts<ServerState> for Parameters<T> {
-    type Rejection = Problem;
+    type Rejection = ApiProblem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &ServerState) -> Result<Self, Problem> {
-        let wrong = |rejection: QueryRejection| Problem::new(400, rejection.body_text());
+    async fn from_request_parts(parts: &mut Parts, state: &ServerState) -> Result<Self, ApiProblem> {
+        let wrong = |rejection: QueryRejection| ApiProblem::new(400, rejection.body_text());
         let Query(parameters) = Query::<T>::from_request_parts(parts, state).await.map_err(wrong)?;
         Ok(Self(parameters))
     }
@@ -73,18 +73,18 @@ impl<T: DeserializeOwned + Send> FromRequestParts<ServerState> for Parameters<T>
 pub(super) struct Body<T>(pub(super) T);
 
 impl<T: DeserializeOwned> FromRequest<ServerState> for Body<T> {
-    type Rejection = Problem;
+    type Rejection = ApiProblem;
 
-    async fn from_request(request: Request, state: &ServerState) -> Result<Self, Problem> {
+    async fn from_request(request: Request, state: &ServerState) -> Result<Self, ApiProblem> {
         let kind = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let kind = kind.map(|kind| kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase());
-        let wrong = |rejection: BytesRejection| Problem::new(rejection.status().as_u16(), rejection.body_text());
+        let wrong = |rejection: BytesRejection| ApiProblem::new(rejection.status().as_u16(), rejection.body_text());
         let body = Bytes::from_request(request, state).await.map_err(wrong)?;
         if !body.is_empty() && kind.as_deref() != Some("application/json") {
-            return Err(Problem::new(415, "send the body as JSON: `Content-Type: application/json`"));
+            return Err(ApiProblem::new(415, "send the body as JSON: `Content-Type: application/json`"));
         }
         let text: &[u8] = if body.is_empty() { b"{}" } else { &body };
-        let malformed = |e| Problem::new(400, format!("malformed body: {e}"));
+        let malformed = |e| ApiProblem::new(400, format!("malformed body: {e}"));
         // Only an object: a list would do for the reader's structs as well.
         let fields: Option<Map<String, Value>> = serde_json::from_slice(text).map_err(malformed)?;
         Ok(Self(serde_json::from_value(fields.unwrap_or_default().into()).map_err(malformed)?))
@@ -119,7 +119,7 @@ impl Timed for TableView {
 }
 
 /// The view, or 304 if it shows what the client has already, whatever the time.
-pub(super) fn unless_known<V: Timed>(headers: &HeaderMap, mut view: V) -> Result<Response, Problem> {
+pub(super) fn unless_known<V: Timed>(headers: &HeaderMap, mut view: V) -> Result<Response, ApiProblem> {
     let now_ms = std::mem::take(view.now_ms());
     let mut hasher = FixedState::default().build_hasher();
     hasher.write(&serde_json::to_vec(&view).map_err(Error::from)?);

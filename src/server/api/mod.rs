@@ -24,7 +24,7 @@ use serde_json::value::RawValue;
 pub use actions::Planning;
 pub use admin::TokenSource;
 pub use document::document;
-use problem::Problem;
+use problem::ApiProblem;
 
 use crate::error::Result;
 use crate::report::board::Board;
@@ -87,26 +87,26 @@ pub(super) fn router() -> Router<ServerState> {
     Router::new().nest("/api/v1", paths).layer(DefaultBodyLimit::max(BODY_MAX)).layer(from_fn(guard))
 }
 
-async fn no_such_path() -> Problem {
-    Problem::new(404, "there is no such path: /api/v1/openapi.json lists those there are")
+async fn no_such_path() -> ApiProblem {
+    ApiProblem::new(404, "there is no such path: /api/v1/openapi.json lists those there are")
 }
 
-async fn no_such_method() -> Problem {
-    Problem::new(405, "this path does not know the method: /api/v1/openapi.json tells which it knows")
+async fn no_such_method() -> ApiProblem {
+    ApiProblem::new(405, "this path does not know the method: /api/v1/openapi.json tells which it knows")
 }
 
-async fn within(limit: Duration, request: Request, next: Next) -> Result<Response, Problem> {
-    let late = |_| Problem::new(503, format!("it took longer than {} s: try again later", limit.as_secs()));
+async fn within(limit: Duration, request: Request, next: Next) -> Result<Response, ApiProblem> {
+    let late = |_| ApiProblem::new(503, format!("it took longer than {} s: try again later", limit.as_secs()));
     tokio::time::timeout(limit, next.run(request)).await.map_err(late)
 }
 
 /// Nothing that goes wrong in an answer reaches further than that answer.
-async fn guard(request: Request, next: Next) -> Result<Response, Problem> {
+async fn guard(request: Request, next: Next) -> Result<Response, ApiProblem> {
     let path = request.uri().path().to_owned();
     let answer = std::panic::AssertUnwindSafe(next.run(request)).catch_unwind().await;
     let mut response = answer.map_err(|_| {
         tracing::error!(path, "a request panicked");
-        Problem::new(500, "a bug of icewright's; its log tells more")
+        ApiProblem::new(500, "a bug of icewright's; its log tells more")
     })?;
     let no_store = axum::http::HeaderValue::from_static("no-store");
     response.headers_mut().entry(axum::http::header::CACHE_CONTROL).or_insert(no_store);

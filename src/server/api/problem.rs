@@ -13,7 +13,8 @@ use crate::error::{Error, ErrorKind};
 
 /// Why a request was not answered as it was meant, after RFC 9457.
 #[derive(Debug, Clone, Serialize, ToSchema)]
-pub(super) struct Problem {
+#[schema(as = Problem)]
+pub(super) struct ApiProblem {
     /// Always `about:blank`: the status says what kind of problem it is.
     #[serde(rename = "type")]
     kind: &'static str,
@@ -25,7 +26,7 @@ pub(super) struct Problem {
     detail: String,
 }
 
-impl Problem {
+impl ApiProblem {
     /// A problem with this HTTP status.
     pub(super) fn new(status: u16, detail: impl Into<String>) -> Self {
         let title = StatusCode::from_u16(status).ok().and_then(|s| s.canonical_reason()).unwrap_or("Error");
@@ -33,7 +34,7 @@ impl Problem {
     }
 }
 
-impl From<Error> for Problem {
+impl From<Error> for ApiProblem {
     fn from(error: Error) -> Self {
         let status = match error.kind() {
             ErrorKind::NotFound => 404,
@@ -51,7 +52,7 @@ impl From<Error> for Problem {
     }
 }
 
-impl IntoResponse for Problem {
+impl IntoResponse for ApiProblem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = (status, Json(self)).into_response();

@@ -11,7 +11,7 @@ use utoipa::IntoParams;
 
 use super::document::document;
 use super::json::{Named, Parameters, unknown_table, unless_known};
-use super::problem::Problem;
+use super::problem::ApiProblem;
 use crate::report::board::Selection;
 use crate::report::board::view::{Status, TableList, TableView};
 use crate::report::health::Health;
@@ -41,7 +41,7 @@ pub(super) struct TablesQuery {
 
 /// The daemon as a whole.
 #[utoipa::path(get, path = "/api/v1/status", tag = "look", responses((status = 200, body = Status)))]
-pub(super) async fn status(State(state): State<ServerState>) -> Result<Response, Problem> {
+pub(super) async fn status(State(state): State<ServerState>) -> Result<Response, ApiProblem> {
     let (board, now_ms, admin) = (state.api.board, state.clock.now_ms(), state.api.admin.is_some());
     Ok(state.api.aside.answer(move || Json(board.status(now_ms, admin)).into_response()).await?)
 }
@@ -52,17 +52,17 @@ pub(super) async fn status(State(state): State<ServerState>) -> Result<Response,
     responses(
         (status = 200, body = TableList, headers(("etag" = String, description = "Changes with the content."))),
         (status = 304, description = "Nothing has changed since the answer with the `If-None-Match` tag."),
-        (status = 400, body = Problem, content_type = "application/problem+json", description = "A parameter is wrong."),
+        (status = 400, body = ApiProblem, content_type = "application/problem+json", description = "A parameter is wrong."),
     )
 )]
 pub(super) async fn tables(
     State(state): State<ServerState>,
     headers: HeaderMap,
     Parameters(TablesQuery { catalog, health, limit, after }): Parameters<TablesQuery>,
-) -> Result<Response, Problem> {
+) -> Result<Response, ApiProblem> {
     let limit = limit.unwrap_or(LIMIT.0);
     if !(1..=LIMIT.1).contains(&limit) {
-        return Err(Problem::new(400, format!("limit must be between 1 and {}", LIMIT.1)));
+        return Err(ApiProblem::new(400, format!("limit must be between 1 and {}", LIMIT.1)));
     }
     let selection = Selection { catalog, health, after, limit: usize::from(limit) };
     let (board, now_ms) = (state.api.board, state.clock.now_ms());
@@ -84,7 +84,7 @@ pub(super) async fn table(
     State(state): State<ServerState>,
     headers: HeaderMap,
     Named(name): Named,
-) -> Result<Response, Problem> {
+) -> Result<Response, ApiProblem> {
     let (board, now_ms) = (state.api.board, state.clock.now_ms());
     let view = move || unless_known(&headers, board.table(&name, now_ms).ok_or_else(|| unknown_table(&name))?);
     Ok(state.api.aside.answer(move || view().into_response()).await?)

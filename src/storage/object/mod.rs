@@ -7,7 +7,7 @@ mod writer;
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -18,6 +18,7 @@ use opendal::layers::{HttpClientLayer, TimeoutLayer};
 use opendal::raw::oio::{DeleteDyn as _, ListDyn as _, Lister, ReadDyn as _};
 use opendal::raw::{Accessor, BytesRange, HttpBody, HttpClient, HttpFetch, OpDelete, OpList, OpRead, OpStat, OpWrite};
 use opendal::{Buffer, EntryMode, Metadata};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use self::writer::ObjectWriter;
@@ -27,7 +28,7 @@ use super::{Store, StoreWriter};
 use crate::clock::Clock;
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::http_client::RequestObserver;
-use crate::http_client::{self, Backoff, ToldTime};
+use crate::http_client::{self, RetryDelay, ToldTime};
 use crate::permit::WritePermit;
 use crate::table::ListedFile;
 use crate::table::path::SplitPath;
@@ -40,10 +41,11 @@ const SINGLE_DELETES_MAX: usize = 4;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// How stubbornly a request is sent on errors that pass by themselves. This is not opendal's own layer for that: its reader
 /// panics if a store sends more than was asked for.
-const BACKOFF: Backoff = Backoff { retries: 5, first: Duration::from_millis(200), longest: Duration::from_secs(20) };
+const BACKOFF: RetryDelay =
+    RetryDelay { retries: 5, first: Duration::from_millis(200), longest: Duration::from_secs(20) };
 /// How stubbornly a single delete is tried when the store says that it is too much.
-const DELETE_BACKOFF: Backoff =
-    Backoff { retries: 6, first: Duration::from_millis(200), longest: Duration::from_secs(10) };
+const DELETE_BACKOFF: RetryDelay =
+    RetryDelay { retries: 6, first: Duration::from_millis(200), longest: Duration::from_secs(10) };
 
 /// All roots, such as buckets, that one scheme and one set of settings reach.
 pub(super) struct ObjectStore {
@@ -107,7 +109,7 @@ impl ObjectStore {
     fn place(&self, path: &str) -> Result<ObjectPlace> {
         let key = self.split(path)?.key.to_owned();
         let id = self.root_id(path)?;
-        let mut roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut roots = self.roots.lock();
         if let Some(root) = roots.get(&id) {
             return Ok(ObjectPlace { root: root.clone(), key });
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use icewright::error::ErrorKind;
-use icewright::report::metrics::{ALL, Kind};
+use icewright::report::metrics::{ALL, MetricKind};
 
 use super::{read, rules};
 
@@ -112,7 +112,7 @@ impl Known {
         let of = |labels: &[&str]| labels.iter().map(|label| (*label).to_owned()).collect::<BTreeSet<String>>();
         for metric in ALL {
             labels.insert(metric.name.to_owned(), of(metric.labels));
-            if metric.kind == Kind::Histogram {
+            if metric.kind == MetricKind::Histogram {
                 for part in ["_sum", "_count"] {
                     labels.insert(format!("{}{part}", metric.name), of(metric.labels));
                 }
