@@ -17,8 +17,8 @@ use self::difference::Difference;
 use crate::clock::Clock;
 use crate::config::{CatalogConfig, Config, Loaded, Problem, Problems, Severity};
 use crate::error::Result;
-use crate::report::events::Reporter;
 use crate::schedule::fleet::Member;
+use crate::schedule::observer::{Event, Observer};
 use crate::schedule::settings::Settings;
 
 /// How often the file is looked at.
@@ -48,7 +48,7 @@ pub struct Reloader {
     properties: BTreeMap<String, HashMap<String, String>>,
     build: BuildMember,
     settings: watch::Sender<Settings>,
-    reporter: Arc<Reporter>,
+    observer: Arc<dyn Observer>,
     clock: Arc<dyn Clock>,
 }
 
@@ -58,7 +58,7 @@ impl Reloader {
         loaded: &Loaded,
         build: BuildMember,
         settings: watch::Sender<Settings>,
-        reporter: Arc<Reporter>,
+        observer: Arc<dyn Observer>,
         clock: Arc<dyn Clock>,
     ) -> Result<Option<Self>> {
         let Some(source) = loaded.source.clone() else { return Ok(None) };
@@ -75,7 +75,7 @@ impl Reloader {
             properties,
             build,
             settings,
-            reporter,
+            observer,
             clock,
         }))
     }
@@ -126,14 +126,17 @@ impl Reloader {
         let now = self.clock.now_ms();
         let refused = self.refused.take();
         match parsed.map(|loaded| self.put_in_force(loaded)) {
-            Ok(Ok((loaded, rebuilt))) => self.reporter.config_reloaded(&loaded, &rebuilt, now),
+            Ok(Ok((loaded, rebuilt))) => {
+                let (loaded, rebuilt) = (&loaded, &rebuilt[..]);
+                self.observer.observe(Event::ConfigReloaded { loaded, rebuilt }, now);
+            }
             Ok(Err(problems)) => {
                 if asked || refused.as_ref() != Some(&problems) {
-                    self.reporter.config_refused(&problems, now);
+                    self.observer.observe(Event::ConfigRefused(&problems), now);
                 }
                 self.refused = Some(problems);
             }
-            Err(problems) => self.reporter.config_refused(&problems, now),
+            Err(problems) => self.observer.observe(Event::ConfigRefused(&problems), now),
         }
     }
 

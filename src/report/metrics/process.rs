@@ -2,10 +2,11 @@
 
 use super::definitions::{self, Kind};
 use super::operating_system::ProcessMetrics;
-use super::records::{Memory, Queue};
+use super::records::Memory;
 use super::series::extra_labels;
 use super::{ALL, Metrics, flag, seconds};
 use crate::http_client::RequestObserver;
+use crate::schedule::observer::Queue;
 use crate::version;
 
 impl Metrics {

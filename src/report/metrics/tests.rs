@@ -10,6 +10,7 @@ use crate::clock::PhaseTimes;
 use crate::http_client::RequestObserver;
 use crate::inspect::{SizeHistogram, TableStats};
 use crate::report::health::ReasonKind;
+use crate::schedule::observer::Queue;
 
 fn table(name: &str) -> TableName {
     name.parse().expect(name)
