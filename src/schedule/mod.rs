@@ -18,4 +18,5 @@ mod run_time;
 pub mod scheduler;
 pub mod settings;
 mod silence;
+mod wall_clock;
 mod worker;
