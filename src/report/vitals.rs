@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::health::{Health, HealthView, Reason, reasons};
+use super::health::{Health, Reason, reasons};
 use crate::inspect::TableStats;
 
-/// What a table's health is judged by.
+/// What a table's health is judged by. The default is a table of which nothing is known yet.
 #[derive(Debug, Clone, Default)]
 pub struct Vital {
     /// Failed runs since the last one that did not fail.
@@ -53,26 +53,11 @@ impl Vital {
             // What waits for an operator begins to wait for a worker afterwards.
             self.due_since_ms = self.due_since_ms.map(|since_ms| since_ms.max(now_ms));
         }
-        let view = self.view();
-        let reasons = reasons(&view, now_ms);
-        if Health::of(&view, &reasons) == Health::Healthy {
+        let reasons = reasons(self, now_ms);
+        if Health::of(self, &reasons) == Health::Healthy {
             self.last_healthy_ms = Some(now_ms);
         }
         reasons
-    }
-
-    /// As it is judged.
-    pub fn view(&self) -> HealthView<'_> {
-        HealthView {
-            consecutive_failures: self.consecutive_failures,
-            last_failure: self.last_failure.as_deref(),
-            quarantined: self.quarantined,
-            refused: self.refused.as_deref(),
-            due_since_ms: self.due_since_ms.filter(|_| !self.running),
-            period: self.period,
-            stats: self.stats.as_deref(),
-            unreadable: self.unreadable.as_deref(),
-        }
     }
 }
 

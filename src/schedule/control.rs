@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
+use utoipa::ToSchema;
 
 use crate::error::{Error, Result};
 use crate::table::TableName;
@@ -14,12 +16,13 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// Characters of a reason; the rest is cut off.
 const REASON_MAX: usize = 200;
 
-/// Why, and since when, nothing is begun.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A pause.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
 pub struct Pause {
-    /// What the operator said.
+    /// What was said about it.
     pub reason: String,
-    /// Milliseconds since the epoch.
+    /// Since when.
     pub since_ms: i64,
 }
 

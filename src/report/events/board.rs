@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use super::records::{failed_record, records};
 use crate::action::Action;
-use crate::report::board::view::{self, Doing, QueueStatus};
+use crate::report::board::view::{self, Doing};
 use crate::report::board::{Board, Look, Ran};
-use crate::schedule::control::Pause;
 use crate::schedule::due::Step;
-use crate::schedule::observer::{Event, Observer, Queue, TableEvent};
+use crate::schedule::observer::{Event, Observer, TableEvent};
 use crate::schedule::plan_table::{ActionPlan, nothing_to_rewrite, outline};
 use crate::table::TableName;
 
@@ -18,9 +17,9 @@ impl Observer for Board {
             Event::Started { loaded, .. } | Event::ConfigReloaded { loaded, .. } => self.config_loaded(now_ms, loaded),
             Event::ConfigRefused(problems) => self.config_refused(problems),
             Event::Leads(leads) => self.leads(leads),
-            Event::Paused(pause) => self.paused(None, Some(pause.into())),
+            Event::Paused(pause) => self.paused(None, Some(pause.clone())),
             Event::Resumed => self.paused(None, None),
-            Event::Queue(Queue { running, queued, limit, .. }) => self.queue(QueueStatus { running, queued, limit }),
+            Event::Queue(queue) => self.queue(queue),
             Event::Table(name, event) => of_table(self, name, event, now_ms),
             _ => {}
         }
@@ -39,7 +38,7 @@ fn of_table(board: &Board, name: &TableName, event: TableEvent<'_>, now_ms: i64)
             let shown = view::Next { step: next.step.as_str(), at_ms: next.at_ms, why: next.why };
             board.table_waits(name, doing, shown, failures, quarantined);
         }
-        TableEvent::Paused(pause) => board.paused(Some(name), Some(pause.into())),
+        TableEvent::Paused(pause) => board.paused(Some(name), Some(pause.clone())),
         TableEvent::Resumed => board.paused(Some(name), None),
         TableEvent::ActionStarted(action) => board.table_works(name, action.into()),
         TableEvent::Rewriting(progress) => board.rewriting(name, progress.clone(), now_ms),
@@ -72,11 +71,5 @@ fn of_table(board: &Board, name: &TableName, event: TableEvent<'_>, now_ms: i64)
             board.looked(name, look, now_ms);
         }
         _ => {}
-    }
-}
-
-impl From<&Pause> for view::Pause {
-    fn from(pause: &Pause) -> Self {
-        Self { reason: pause.reason.clone(), since_ms: pause.since_ms }
     }
 }

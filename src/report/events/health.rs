@@ -108,7 +108,7 @@ impl HealthJudge {
             let reasons = vital.judge(now_ms, paused);
             let kinds: Vec<_> = reasons.iter().map(|reason| reason.kind).collect();
             self.metrics.set_health(name, &kinds, vital.last_healthy_ms);
-            self.board.judged(name, Health::of(&vital.view(), &reasons), reasons);
+            self.board.judged(name, Health::of(vital, &reasons), reasons);
         }
     }
 

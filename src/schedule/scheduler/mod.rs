@@ -15,7 +15,7 @@ use crate::schedule::due::{self, Ended, NextStep, Step};
 use crate::schedule::entry::Entry;
 use crate::schedule::env::Env;
 use crate::schedule::fleet::Change;
-use crate::schedule::observer::{Event, Observer, Queue, TableEvent};
+use crate::schedule::observer::{Event, Observer, QueueStatus, TableEvent};
 use crate::schedule::run_table::Run;
 use crate::schedule::settings::Settings;
 use crate::schedule::silence::Silence;
@@ -51,7 +51,7 @@ pub struct Scheduler {
     /// Workers that wait for what other tables need.
     asking: watch::Receiver<usize>,
     /// As it was told last.
-    queue: Queue,
+    queue: QueueStatus,
 }
 
 impl Scheduler {
@@ -73,7 +73,7 @@ impl Scheduler {
             numbers: mpsc::channel(NUMBERS_MAX),
             workers: JoinSet::new(),
             asking: current.fleet.waiting(),
-            queue: Queue::default(),
+            queue: QueueStatus::default(),
         };
         scheduler.use_settings(current);
         scheduler
@@ -226,7 +226,7 @@ impl Scheduler {
         }
     }
 
-    /// Those of a table that is gone are on their way no more.
+    /// Numbers of a table that is gone are dropped.
     fn take_numbers(&mut self, Numbers { name, stats, at_ms }: Numbers) {
         if let Some(entry) = self.tables.get_mut(&name) {
             entry.numbers = Some((stats, at_ms));
@@ -318,7 +318,7 @@ impl Scheduler {
             }
         }
         let oldest = left.iter().map(|((_, at_ms), _)| now.saturating_sub(*at_ms)).max().unwrap_or(0);
-        let queue = Queue {
+        let queue = QueueStatus {
             running: self.workers.len(),
             queued: left.len(),
             limit: self.concurrent_tables,
