@@ -7,7 +7,6 @@ const TOLD_AGAIN_MS: i64 = 10 * 60 * 1000;
 /// The problem of a catalog that tells of none of its tables.
 const SILENT: &str = "it lists its tables, but several of them could not be loaded and none could";
 
-/// What is known of the catalogs.
 #[derive(Debug, Default)]
 pub(super) struct Catalogs {
     known: BTreeMap<String, State>,
@@ -63,7 +62,6 @@ impl Catalogs {
             .collect()
     }
 
-    /// It is not configured any more.
     pub(super) fn forget(&mut self, catalog: &str) {
         self.known.remove(catalog);
     }

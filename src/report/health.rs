@@ -59,7 +59,6 @@ impl ReasonKind {
         Self::DeleteFiles,
     ];
 
-    /// The label value.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Failing => "failing",

@@ -11,7 +11,6 @@ use crate::inspect::TableStats;
 pub struct Vital {
     /// Failed runs since the last one that did not fail.
     pub consecutive_failures: u32,
-    /// What went wrong last.
     pub last_failure: Option<String>,
     /// Not compacted until its metadata changes.
     pub quarantined: bool,
@@ -19,13 +18,9 @@ pub struct Vital {
     pub refused: Option<String>,
     /// Since when the step that the table waits for has been due, milliseconds since the epoch; failed attempts do not count.
     pub due_since_ms: Option<i64>,
-    /// A step runs.
     pub running: bool,
-    /// An operator has paused it.
     pub paused: bool,
-    /// The schedule's period.
     pub period: Option<Duration>,
-    /// The numbers collected last.
     pub stats: Option<Arc<TableStats>>,
     /// Why the last collection of numbers failed.
     pub unreadable: Option<String>,

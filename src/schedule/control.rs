@@ -39,7 +39,6 @@ pub struct Control {
 #[derive(Debug)]
 pub struct Orders(mpsc::Receiver<Order>);
 
-/// Something an operator wants.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Command {
     RunNow(TableName),
@@ -55,7 +54,6 @@ pub(super) struct Order {
     reply: oneshot::Sender<Result<()>>,
 }
 
-/// A control, and the end that the scheduler takes orders from.
 pub fn control() -> (Control, Orders) {
     let (sender, receiver) = mpsc::channel(ORDERS_MAX);
     (Control { orders: sender }, Orders(receiver))

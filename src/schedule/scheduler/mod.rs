@@ -95,7 +95,6 @@ impl Scheduler {
         }
     }
 
-    /// The loop.
     pub async fn run(mut self) {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
