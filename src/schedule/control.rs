@@ -40,7 +40,7 @@ pub struct Control {
 pub struct Orders(mpsc::Receiver<Order>);
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Command {
+pub(super) enum OrderKind {
     RunNow(TableName),
     /// A table, or all.
     Pause(Option<TableName>, String),
@@ -50,7 +50,7 @@ pub(super) enum Command {
 
 #[derive(Debug)]
 pub(super) struct Order {
-    pub(super) command: Command,
+    pub(super) kind: OrderKind,
     reply: oneshot::Sender<Result<()>>,
 }
 
@@ -66,7 +66,7 @@ impl Control {
     /// [`crate::error::ErrorKind::NotFound`] if the table is not maintained, [`crate::error::ErrorKind::Conflict`] if it,
     /// or everything, is paused. Fine if it runs or is due already.
     pub async fn run_now(&self, table: &TableName) -> Result<()> {
-        self.order(Command::RunNow(table.clone())).await
+        self.order(OrderKind::RunNow(table.clone())).await
     }
 
     /// Begins no step of this table, or with `None` of any, until it is resumed. What runs comes to its end.
@@ -75,17 +75,17 @@ impl Control {
     /// [`crate::error::ErrorKind::NotFound`] if the table is not maintained.
     pub async fn pause(&self, table: Option<&TableName>, reason: String) -> Result<()> {
         let reason = reason.chars().take(REASON_MAX).collect();
-        self.order(Command::Pause(table.cloned(), reason)).await
+        self.order(OrderKind::Pause(table.cloned(), reason)).await
     }
 
     /// Ends a pause; fine if there is none. [`crate::error::ErrorKind::NotFound`] if the table is not maintained.
     pub async fn resume(&self, table: Option<&TableName>) -> Result<()> {
-        self.order(Command::Resume(table.cloned())).await
+        self.order(OrderKind::Resume(table.cloned())).await
     }
 
-    async fn order(&self, command: Command) -> Result<()> {
+    async fn order(&self, kind: OrderKind) -> Result<()> {
         let (reply, answer) = oneshot::channel();
-        self.orders.try_send(Order { command, reply }).map_err(|error| match error {
+        self.orders.try_send(Order { kind, reply }).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => {
                 Error::unavailable(format!("{ORDERS_MAX} orders wait for the scheduler already: try again in a moment"))
             }
@@ -173,7 +173,7 @@ mod tests {
         let (control, mut orders) = control();
         let asking = tokio::spawn(async move { control.pause(Some(&table()), "ä".repeat(300)).await });
         let order = orders.next().await.expect("an order");
-        assert_eq!(order.command, Command::Pause(Some(table()), "ä".repeat(200)));
+        assert_eq!(order.kind, OrderKind::Pause(Some(table()), "ä".repeat(200)));
         order.answer(Ok(()));
         asking.await.expect("no panic").expect("taken");
     }

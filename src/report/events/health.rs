@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::clean::Refused;
 use crate::report::board::Board;
-use crate::report::catalogs::{Catalogs, Judged};
+use crate::report::catalogs::{CatalogHealth, Judged};
 use crate::report::health::Health;
 use crate::report::kept::kept;
 use crate::report::metrics::Metrics;
@@ -22,7 +22,7 @@ pub(super) struct HealthJudge {
     metrics: Arc<Metrics>,
     board: Arc<Board>,
     tables: Mutex<Tables>,
-    catalogs: Mutex<Catalogs>,
+    catalogs: Mutex<CatalogHealth>,
     /// When health was judged last, milliseconds since the epoch.
     judged_ms: AtomicI64,
     /// The whole daemon is paused.
@@ -73,7 +73,7 @@ impl HealthJudge {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn catalogs(&self) -> MutexGuard<'_, Catalogs> {
+    pub(super) fn catalogs(&self) -> MutexGuard<'_, CatalogHealth> {
         // Whole after any panic.
         self.catalogs.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -87,6 +87,7 @@ impl HealthJudge {
         }
     }
 
+    /// Judges all tables now and then, and otherwise those of which something was noted.
     fn heartbeat(&self, now_ms: i64) {
         // A clock that was set back does not keep the tables waiting until it has caught up.
         let since_ms = now_ms.saturating_sub(self.judged_ms.load(Ordering::Relaxed));
@@ -94,11 +95,6 @@ impl HealthJudge {
         if all {
             self.judged_ms.store(now_ms, Ordering::Relaxed);
         }
-        self.judge(all, now_ms);
-    }
-
-    /// Judges all tables, or those of which something was noted.
-    fn judge(&self, all: bool, now_ms: i64) {
         let paused = self.paused.load(Ordering::Relaxed);
         let mut tables = self.lock();
         let noted = std::mem::take(&mut tables.noted);

@@ -10,7 +10,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::schedule::collector::{Collector, Numbers};
-use crate::schedule::control::{Command, Order, Orders, Pause};
+use crate::schedule::control::{Order, OrderKind, Orders, Pause};
 use crate::schedule::due::{self, Ended, NextStep, Step};
 use crate::schedule::entry::Entry;
 use crate::schedule::env::Env;
@@ -119,7 +119,7 @@ impl Scheduler {
                 Ok(()) = self.asking.changed() => {}
                 _ = tick.tick() => {}
             }
-            self.heartbeat();
+            self.shared.tell(Event::Heartbeat);
             self.watch_clock();
             self.start_due();
         }
@@ -128,13 +128,9 @@ impl Scheduler {
         while !self.workers.is_empty() {
             tokio::select! {
                 Some(finished) = self.workers.join_next() => self.finish(finished),
-                _ = tick.tick() => self.heartbeat(),
+                _ = tick.tick() => self.shared.tell(Event::Heartbeat),
             }
         }
-    }
-
-    fn heartbeat(&self) {
-        self.shared.tell(Event::Heartbeat);
     }
 
     /// Waits are for times of the wall clock. If that is set back, they lie too far ahead, perhaps by days; and whichever way it is
@@ -243,22 +239,22 @@ impl Scheduler {
     }
 
     fn obey(&mut self, order: Order) {
-        let result = match &order.command {
-            Command::RunNow(name) => self.run_now(name),
-            Command::Pause(None, reason) => {
+        let result = match &order.kind {
+            OrderKind::RunNow(name) => self.run_now(name),
+            OrderKind::Pause(None, reason) => {
                 let pause =
                     self.paused.insert(Pause { reason: reason.clone(), since_ms: self.shared.env.clock.now_ms() });
                 self.shared.tell(Event::Paused(pause));
                 Ok(())
             }
-            Command::Pause(Some(name), reason) => self.pause(name, reason),
-            Command::Resume(None) => {
+            OrderKind::Pause(Some(name), reason) => self.pause(name, reason),
+            OrderKind::Resume(None) => {
                 if self.paused.take().is_some() {
                     self.shared.tell(Event::Resumed);
                 }
                 Ok(())
             }
-            Command::Resume(Some(name)) => self.resume(name),
+            OrderKind::Resume(Some(name)) => self.resume(name),
         };
         order.answer(result);
     }
