@@ -7,9 +7,10 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::print::{self, bytes};
+use super::print;
 use super::screen::Screen;
 use crate::policy::human_duration;
+use crate::report::words::bytes;
 use crate::rewrite::Progress;
 use crate::telemetry::visible;
 

@@ -67,6 +67,6 @@ async fn look(env: &Env, fleet: &Fleet, name: &TableName, metrics: &Metrics, vit
     metrics.record_stats(name, &collected.stats);
     metrics.set_target_file_size(name, collected.target_file_size_bytes);
     vital.period = Some(collected.period);
-    vital.stats = Some(collected.stats.into());
+    vital.stats = Some(collected.stats);
     Ok(())
 }

@@ -7,15 +7,15 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::once::TableReport;
-use super::print::{bytes, count, expire_summary, orphan_summary, rewrite_summary, total};
 use super::screen::Sheet;
 use crate::clean::{OrphanReport, Tally};
 use crate::error::Result;
 use crate::inspect::TableStats;
 use crate::plan::Skipped;
 use crate::policy::{SettingValue, human_duration};
-use crate::report::run_report::RewriteReport;
+use crate::report::words::{bytes, count, expire_summary, orphan_summary, rewrite_summary, total};
 use crate::schedule::plan_table::{ActionPlan, ExpireOutline, RewriteOutline, TablePlan};
+use crate::schedule::run_report::RewriteReport;
 use crate::schedule::run_table::{CleanUpReport, StepReport};
 
 /// The report of `once` on a table.

@@ -29,14 +29,15 @@ use crate::reload::{BuildMember, Reloader};
 use crate::report::board::Board;
 use crate::report::events::Reporter;
 use crate::report::metrics::{MemoryUse, Metrics};
+use crate::report::probes::Probes;
 use crate::rewrite::memory::{self, MemoryBudget};
-use crate::schedule::collector::collect_forever;
 use crate::schedule::control::control;
 use crate::schedule::env::{ActiveRuns, Env, Longest};
 use crate::schedule::fleet::{ConfiguredStores, Fleet, Member};
+use crate::schedule::observer::{Event, Observer};
 use crate::schedule::scheduler::Scheduler;
 use crate::schedule::settings::Settings;
-use crate::server::{self, ApiState, Aside, Liveness, Readiness, ServerState};
+use crate::server::{self, ApiState, Aside, ServerState};
 use crate::telemetry::FilterHandle;
 
 /// The scheduler goes round twice a second; one that did not for this long is stuck.
@@ -44,11 +45,8 @@ const LIVENESS_LIMIT: Duration = Duration::from_secs(60);
 
 /// What every command that reaches tables needs.
 pub struct Parts {
-    /// Shared by all runs.
     pub env: Env,
-    /// The tables.
     pub fleet: Arc<Fleet>,
-    /// All metrics.
     pub metrics: Arc<Metrics>,
 }
 
@@ -124,9 +122,7 @@ fn rest_config(name: &str, settings: &CatalogConfig) -> Result<RestCatalogConfig
 /// Whether to print a line for each step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Echo {
-    /// The log is enough.
     Nothing,
-    /// A line for each step on standard output.
     Lines,
 }
 
@@ -146,14 +142,14 @@ pub async fn run(
     let Parts { env, fleet, metrics } = assemble_permitted(config, &permit, cancel.clone())?;
     metrics.watch_process();
     let mut turn = Turn::new(&config.leader_election, env.clock.clone(), permit.clone())?;
-    let catalogs = fleet.catalog_names();
-    let readiness = Arc::new(Readiness::new(catalogs.iter().cloned()));
-    let liveness = Arc::new(Liveness::new(env.clock.now_ms(), LIVENESS_LIMIT));
+    let probes = Arc::new(Probes::new(env.clock.now_ms(), LIVENESS_LIMIT, fleet.catalog_names()));
     let echo = echo == Echo::Lines;
     let board = Arc::new(Board::new(env.clock.now_ms(), env.memory.clone(), env.manifests.clone()));
-    let reporter = Arc::new(Reporter::new(metrics.clone(), board.clone(), readiness.clone(), liveness.clone(), echo));
+    let observer: Arc<dyn Observer> = Arc::new(Reporter::new(metrics.clone(), board.clone(), probes.clone(), echo));
+    let (teller, clock) = (observer.clone(), env.clock.clone());
+    let tell = move |event: Event<'_>| teller.observe(event, clock.now_ms());
     let listen = listener.local_addr().map_or_else(|_| config.server.listen.to_string(), |a| a.to_string());
-    reporter.started(&listen, loaded, env.clock.now_ms());
+    tell(Event::Started { listen: &listen, loaded });
 
     // The server outlives the scheduler, so that health tells of the drain.
     let server_stop = CancellationToken::new();
@@ -163,26 +159,24 @@ pub async fn run(
         env: env.clone(),
         settings: settings.clone(),
         control,
-        reporter: reporter.clone(),
+        observer: observer.clone(),
         permit: permit.clone(),
         runtime: Handle::current(),
     };
     let api = api_state(config, board, operator);
     let clock = env.clock.clone();
-    let state = ServerState { metrics: metrics.clone(), readiness, liveness, clock, log_filter, api };
+    let state = ServerState { metrics: metrics.clone(), probes, clock, log_filter, api };
     let server = server::serve_apart(listener, state, server_stop.clone())?;
-    let reloading = reload(loaded, publish, &metrics, &permit, &reporter, &env.clock)?;
+    let reloading = reload(loaded, publish, &metrics, &permit, &observer, &env.clock)?;
     let reloading = reloading.map(|task| AbortOnDropHandle::new(tokio::spawn(task)));
-    reporter.leading(!turn.is_shared());
-    let clock = env.clock.clone();
-    if !turn.win(&cancel, || reporter.heartbeat(clock.now_ms())).await {
+    tell(Event::Leads(!turn.is_shared()));
+    if !turn.win(&cancel, || tell(Event::Heartbeat)).await {
         stop_server(server_stop, server).await;
         return Ok(());
     }
-    reporter.leading(true);
-    let collecting = collect_forever(env.clone(), settings.clone(), reporter.clone());
-    let collector = AbortOnDropHandle::new(tokio::spawn(collecting));
-    let scheduler = Scheduler::new(env, settings.clone(), reporter.clone(), orders);
+    tell(Event::Leads(true));
+    let scheduler = Scheduler::new(env, settings.clone(), observer, orders);
+    let collector = AbortOnDropHandle::new(tokio::spawn(scheduler.collector().run()));
     let mut scheduling = AbortOnDropHandle::new(tokio::spawn(scheduler.run()));
 
     let failure = tokio::select! {
@@ -201,11 +195,11 @@ pub async fn run(
     };
     let configured = settings.borrow().grace;
     let grace = if turn.is_lost() { configured.min(turn.grace_after_loss()) } else { configured };
-    reporter.stopping(grace);
+    tell(Event::Stopping(grace));
     drop((reloading, collector));
     let after_loss = turn.grace_after_loss();
     drain(scheduling, grace, turn.lost(), after_loss).await;
-    reporter.leading(false);
+    tell(Event::Leads(false));
     turn.end().await;
     stop_server(server_stop, server).await;
     tracing::info!("stopped");
@@ -234,12 +228,12 @@ fn reload(
     settings: watch::Sender<Settings>,
     metrics: &Arc<Metrics>,
     permit: &WritePermit,
-    reporter: &Arc<Reporter>,
+    observer: &Arc<dyn Observer>,
     clock: &Arc<dyn Clock>,
 ) -> Result<Option<impl Future<Output = ()> + use<>>> {
     let (metrics, permit) = (metrics.clone(), permit.clone());
     let build: BuildMember = Box::new(move |name, settings| member(name, settings, &metrics, &permit));
-    let Some(reloader) = Reloader::new(loaded, build, settings, reporter.clone(), clock.clone())? else {
+    let Some(reloader) = Reloader::new(loaded, build, settings, observer.clone(), clock.clone())? else {
         return Ok(None);
     };
     let hangup = signal(SignalKind::hangup()).map_err(|e| Error::internal(format!("listen for SIGHUP: {e}")))?;

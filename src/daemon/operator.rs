@@ -10,9 +10,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::error::{Error, Result};
 use crate::permit::WritePermit;
-use crate::report::events::Reporter;
 use crate::schedule::control::Control;
 use crate::schedule::env::Env;
+use crate::schedule::observer::{Event, Observer, TableEvent};
 use crate::schedule::plan_table::plan_table;
 use crate::schedule::settings::Settings;
 use crate::server::Operate;
@@ -23,7 +23,7 @@ pub(super) struct Operator {
     pub(super) env: Env,
     pub(super) settings: watch::Receiver<Settings>,
     pub(super) control: Control,
-    pub(super) reporter: Arc<Reporter>,
+    pub(super) observer: Arc<dyn Observer>,
     /// Holds while this process leads.
     pub(super) permit: WritePermit,
     /// Where plans are made: not where the server answers.
@@ -58,10 +58,10 @@ impl Operate for Operator {
 
     async fn plan(&self, table: &TableName) -> Result<Box<RawValue>> {
         let fleet = self.settings.borrow().fleet.clone();
-        let (env, reporter, table) = (self.env.clone(), self.reporter.clone(), table.clone());
+        let (env, observer, table) = (self.env.clone(), self.observer.clone(), table.clone());
         let planning = self.runtime.spawn(async move {
             let plan = plan_table(&env, &fleet, &table).await?;
-            reporter.table_planned(&table, &plan, env.clock.now_ms());
+            observer.observe(Event::Table(&table, TableEvent::Planned(&plan)), env.clock.now_ms());
             Ok(to_raw_value(&plan)?)
         });
         // Who goes away ends it.
@@ -81,8 +81,9 @@ mod tests {
     use crate::daemon::{Parts, assemble};
     use crate::error::ErrorKind;
     use crate::report::board::Board;
+    use crate::report::events::Reporter;
+    use crate::report::probes::Probes;
     use crate::schedule::control::control;
-    use crate::server::{Liveness, Readiness};
 
     #[tokio::test(start_paused = true)]
     async fn a_replica_that_stands_by_refuses_orders_at_once_however_many_come() {
@@ -90,13 +91,12 @@ mod tests {
         let config = Config::parse("test.toml", text).expect("a configuration").config;
         let Parts { env, fleet, metrics } = assemble(&config, CancellationToken::new()).expect("parts");
         let board = Arc::new(Board::new(0, env.memory.clone(), env.manifests.clone()));
-        let readiness = Arc::new(Readiness::new([]));
-        let liveness = Arc::new(Liveness::new(0, Duration::from_secs(60)));
-        let reporter = Arc::new(Reporter::new(metrics, board, readiness, liveness, false));
+        let probes = Arc::new(Probes::new(0, Duration::from_secs(60), []));
+        let observer = Arc::new(Reporter::new(metrics, board, probes, false));
         let (_publish, settings) = watch::channel(Settings::of(&config, fleet));
         let ((control, orders), permit) = (control(), WritePermit::withheld());
         let runtime = Handle::current();
-        let operator = Operator { env, settings, control, reporter, permit: permit.clone(), runtime };
+        let operator = Operator { env, settings, control, observer, permit: permit.clone(), runtime };
         let (table, start) = ("lake.db.t".parse().expect("a name"), Instant::now());
         for _ in 0..100 {
             let answers = [

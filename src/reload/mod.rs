@@ -17,11 +17,10 @@ use self::difference::Difference;
 use crate::clock::Clock;
 use crate::config::{CatalogConfig, Config, LoadedConfig, Problem, Problems, Severity};
 use crate::error::Result;
-use crate::report::events::Reporter;
 use crate::schedule::fleet::Member;
+use crate::schedule::observer::{Event, Observer};
 use crate::schedule::settings::Settings;
 
-/// How often the file is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// A changed file that nobody spoke of must say the same this much later: whoever writes it may be in the middle.
 const UNCHANGED_FOR: Duration = Duration::from_secs(2);
@@ -33,7 +32,6 @@ const SETTLING_MAX: u32 = 20;
 /// Makes a catalog's client; its own settings are all it depends on.
 pub type BuildMember = Box<dyn Fn(&str, &CatalogConfig) -> Result<Member> + Send + Sync>;
 
-/// Keeps the settings as the file has them.
 pub struct Reloader {
     path: PathBuf,
     /// What the file said last.
@@ -42,13 +40,12 @@ pub struct Reloader {
     changed: Option<(Instant, Result<String, Problems>)>,
     /// Why what it said could not be put in force, although it is a valid file. It may be soon: a secret may come later.
     refused: Option<Problems>,
-    /// What is in force.
     config: Config,
     /// Properties with their secrets, as each catalog's client was made with.
     properties: BTreeMap<String, HashMap<String, String>>,
     build: BuildMember,
     settings: watch::Sender<Settings>,
-    reporter: Arc<Reporter>,
+    observer: Arc<dyn Observer>,
     clock: Arc<dyn Clock>,
 }
 
@@ -58,7 +55,7 @@ impl Reloader {
         loaded: &LoadedConfig,
         build: BuildMember,
         settings: watch::Sender<Settings>,
-        reporter: Arc<Reporter>,
+        observer: Arc<dyn Observer>,
         clock: Arc<dyn Clock>,
     ) -> Result<Option<Self>> {
         let Some(source) = loaded.source.clone() else { return Ok(None) };
@@ -75,7 +72,7 @@ impl Reloader {
             properties,
             build,
             settings,
-            reporter,
+            observer,
             clock,
         }))
     }
@@ -112,7 +109,6 @@ impl Reloader {
         }
     }
 
-    /// Reloads whatever the file says, and tells how that went.
     pub async fn reload(&mut self) {
         let text = read_settled(&self.path).await;
         self.load(text, true);
@@ -126,14 +122,17 @@ impl Reloader {
         let now = self.clock.now_ms();
         let refused = self.refused.take();
         match parsed.map(|loaded| self.put_in_force(loaded)) {
-            Ok(Ok((loaded, rebuilt))) => self.reporter.config_reloaded(&loaded, &rebuilt, now),
+            Ok(Ok((loaded, rebuilt))) => {
+                let (loaded, rebuilt) = (&loaded, &rebuilt[..]);
+                self.observer.observe(Event::ConfigReloaded { loaded, rebuilt }, now);
+            }
             Ok(Err(problems)) => {
                 if asked || refused.as_ref() != Some(&problems) {
-                    self.reporter.config_refused(&problems, now);
+                    self.observer.observe(Event::ConfigRefused(&problems), now);
                 }
                 self.refused = Some(problems);
             }
-            Err(problems) => self.reporter.config_refused(&problems, now),
+            Err(problems) => self.observer.observe(Event::ConfigRefused(&problems), now),
         }
     }
 

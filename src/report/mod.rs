@@ -7,6 +7,7 @@ pub mod events;
 pub mod health;
 mod kept;
 pub mod metrics;
+pub mod probes;
 pub mod push;
-pub mod run_report;
 pub mod vitals;
+pub mod words;

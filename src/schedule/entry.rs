@@ -1,10 +1,13 @@
 //! What the scheduler knows of one table, and what changes it. Pure.
 
+use std::sync::Arc;
+
 use super::control::Pause;
 use super::due::{Ended, Failures, NextStep, Standing, Step};
 use super::fleet::Change;
 use super::run_table::Run;
 use super::worker::{Task, Waiting};
+use crate::inspect::TableStats;
 
 /// One table.
 #[derive(Debug)]
@@ -18,6 +21,8 @@ pub(super) struct Entry {
     /// The metadata that was found invalid: until it changes, the table is not compacted.
     pub(super) quarantine: Option<String>,
     pub(super) paused: Option<Pause>,
+    /// What the collector found last, and when, milliseconds since the epoch. No decision is taken by it yet.
+    pub(super) numbers: Option<(Arc<TableStats>, i64)>,
     /// It left the catalog or the policies while a step was running.
     pub(super) gone: bool,
     /// The table is looked at before anything is done to it, since where it stands is not known.
@@ -47,6 +52,7 @@ impl Entry {
             failures: Failures::default(),
             quarantine: None,
             paused: None,
+            numbers: None,
             gone: false,
             look: Some(Look::default()),
             asked: false,

@@ -7,12 +7,12 @@ use crate::error::Result;
 use crate::plan::expire_snapshots::plan_expire_snapshots;
 use crate::plan::{ExpirePlan, RewritePlan, Skipped};
 use crate::policy::SettingValue;
-use crate::report::run_report::RewriteReport;
 use crate::schedule::due;
 use crate::schedule::env::Env;
 use crate::schedule::fleet::Fleet;
 use crate::schedule::neighbours::{Others, Own, Surroundings};
 use crate::schedule::rewrite_data_files;
+use crate::schedule::run_report::RewriteReport;
 use crate::schedule::run_table::Subject;
 use crate::table::TableName;
 

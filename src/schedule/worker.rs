@@ -13,12 +13,12 @@ use tracing::{Instrument, Span};
 use super::due::{self, NextStep, Standing, Step};
 use super::env::Env;
 use super::fleet::{Discovered, Fleet};
+use super::observer::{Event, Observer, TableEvent};
 use super::rewrite_data_files::Watcher;
 use super::run_table::{Run, StepDone, Subject, clean_up_step, rewrite_step};
 use crate::action::Action;
 use crate::error::{Error, Result};
 use crate::plan::RewritePlan;
-use crate::report::events::Reporter;
 use crate::rewrite::Progress;
 use crate::table::TableName;
 use crate::table::history::last_own_run;
@@ -32,7 +32,7 @@ const DISCOVER_EVERY: Duration = Duration::from_secs(30);
 pub(super) struct Shared {
     pub(super) env: Env,
     pub(super) fleet: Arc<Fleet>,
-    pub(super) reporter: Arc<Reporter>,
+    pub(super) observer: Arc<dyn Observer>,
 }
 
 /// What there is to do for a table.
@@ -40,7 +40,6 @@ pub(super) struct Shared {
 pub(super) enum Task {
     /// Find out where it stands; if only its policy has changed, from what it waited for.
     Look(Option<Waiting>),
-    /// A step.
     Do(Step),
 }
 
@@ -52,7 +51,6 @@ pub(super) struct Waiting {
     pub(super) failing: bool,
 }
 
-/// What a worker hands back.
 pub(super) struct Finished {
     pub(super) name: TableName,
     pub(super) run: Run,
@@ -77,6 +75,14 @@ pub(super) enum Progressed {
 }
 
 impl Shared {
+    pub(super) fn tell(&self, event: Event<'_>) {
+        self.observer.observe(event, self.env.clock.now_ms());
+    }
+
+    pub(super) fn tell_of(&self, name: &TableName, event: TableEvent<'_>) {
+        self.tell(Event::Table(name, event));
+    }
+
     /// Does the task; panics end here. `loaded` is raised once the catalog has told of the table.
     pub(super) async fn work(
         self,
@@ -111,7 +117,7 @@ impl Shared {
         quarantine: Option<String>,
         loaded: &AtomicBool,
     ) -> Result<Progressed> {
-        let Self { env, fleet, reporter } = self;
+        let Self { env, fleet, .. } = self;
         let subject = Subject::load(fleet, name).await?;
         loaded.store(true, Ordering::Relaxed);
         let metadata_location = subject.table.loaded.metadata_location.clone();
@@ -124,10 +130,11 @@ impl Shared {
                 return Ok(Progressed::Quarantined(subject.clean_up_due(env.clock.now_ms())));
             }
             Step::RewriteDataFiles => {
-                reporter.step_started(name, run, step);
+                self.tell_of(name, TableEvent::StepStarted(run, step));
+                self.tell_of(name, TableEvent::ActionStarted(Action::RewriteDataFiles));
                 let progress = Arc::new(Progress::default());
-                reporter.rewriting(name, progress.clone(), env.clock.now_ms());
-                let planned = |plan: &RewritePlan| reporter.rewrite_planned(name, plan, env.clock.now_ms());
+                self.tell_of(name, TableEvent::Rewriting(&progress));
+                let planned = |plan: &RewritePlan| self.tell_of(name, TableEvent::RewritePlanned(plan));
                 rewrite_step(env, &subject, run, &Watcher { progress, planned: &planned }).await
             }
             Step::CleanUp => {
@@ -137,8 +144,8 @@ impl Shared {
                 if due.at_ms > now {
                     return Ok(Progressed::NotDue(due));
                 }
-                reporter.step_started(name, run, step);
-                let started = |action| reporter.action_started(name, action);
+                self.tell_of(name, TableEvent::StepStarted(run, step));
+                let started = |action| self.tell_of(name, TableEvent::ActionStarted(action));
                 clean_up_step(env, fleet, name, &subject, run, &started).await?
             }
         };
@@ -148,7 +155,7 @@ impl Shared {
     fn look(&self, name: &TableName, run: Run, subject: &Subject, waiting: Option<&Waiting>) -> Result<Standing> {
         let now = self.env.clock.now_ms();
         if let Some(ms) = subject.last_success_ms() {
-            self.reporter.known_success(name, Action::RewriteDataFiles, ms);
+            self.tell_of(name, TableEvent::KnownSuccess(Action::RewriteDataFiles, ms));
         }
         let Some(Waiting { next, failing }) = waiting else { return subject.first_step(now) };
         let policy = &subject.resolved.policy;
@@ -165,11 +172,10 @@ impl Shared {
             let asked = AssertUnwindSafe(self.fleet.discover(&catalog)).catch_unwind().await;
             match asked.unwrap_or_else(|panic| Err(panicked(panic.as_ref()))) {
                 Ok(Discovered { names, unclear }) => {
-                    let now_ms = self.env.clock.now_ms();
-                    match unclear {
-                        None => self.reporter.catalog_listed(&catalog, now_ms),
-                        Some(error) => self.reporter.catalog_unclear(&catalog, &error, now_ms),
-                    }
+                    self.tell(match &unclear {
+                        None => Event::CatalogListed(&catalog),
+                        Some(error) => Event::CatalogUnclear(&catalog, error),
+                    });
                     let after_failure = std::mem::take(&mut after_failure);
                     let listing = Listing { fleet: self.fleet.clone(), catalog: catalog.clone(), names, after_failure };
                     if found.send(listing).await.is_err() {
@@ -178,7 +184,7 @@ impl Shared {
                 }
                 Err(error) => {
                     after_failure = true;
-                    self.reporter.catalog_not_listed(&catalog, &error, self.env.clock.now_ms());
+                    self.tell(Event::CatalogNotListed(&catalog, &error));
                 }
             }
             tokio::time::sleep(DISCOVER_EVERY).await;

@@ -15,7 +15,6 @@
 mod apart;
 mod api;
 mod assets;
-mod health;
 mod limits;
 mod metrics_page;
 
@@ -31,31 +30,25 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-pub use health::{Check, Liveness, Readiness};
 use metrics_page::MetricsPage;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::report::metrics::Metrics;
+use crate::report::probes::{Check, Probes};
 use crate::telemetry::FilterHandle;
 
 /// After the end was announced, how long an answer under way may take.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// What the server shows.
 #[derive(Clone)]
 pub struct ServerState {
     pub metrics: Arc<Metrics>,
-    /// Whether the process can work.
-    pub readiness: Arc<Readiness>,
-    /// Whether the process works.
-    pub liveness: Arc<Liveness>,
+    pub probes: Arc<Probes>,
     /// Tells how old the last tick is.
     pub clock: Arc<dyn Clock>,
-    /// Which log lines are written.
     pub log_filter: FilterHandle,
-    /// What the API shows and reaches.
     pub api: ApiState,
 }
 
@@ -69,7 +62,6 @@ const HEADERS: [(HeaderName, &str); 3] = [
     (header::REFERRER_POLICY, "no-referrer"),
 ];
 
-/// All paths.
 pub fn router(state: ServerState) -> Router {
     let page = MetricsPage::new(state.metrics.clone());
     Router::new()
@@ -105,16 +97,16 @@ pub async fn serve(listener: TcpListener, state: ServerState, shutdown: Cancella
 }
 
 async fn livez(State(state): State<ServerState>, Query(query): Query<HashMap<String, String>>) -> Response {
-    answer("livez", &state.liveness.checks(state.clock.now_ms()), &query)
+    answer("livez", &state.probes.liveness(state.clock.now_ms()), &query)
 }
 
 async fn readyz(State(state): State<ServerState>, Query(query): Query<HashMap<String, String>>) -> Response {
-    answer("readyz", &state.readiness.checks(), &query)
+    answer("readyz", &state.probes.readiness(), &query)
 }
 
 async fn healthz(State(state): State<ServerState>, Query(query): Query<HashMap<String, String>>) -> Response {
-    let mut checks = state.liveness.checks(state.clock.now_ms());
-    checks.extend(state.readiness.checks());
+    let mut checks = state.probes.liveness(state.clock.now_ms());
+    checks.extend(state.probes.readiness());
     answer("healthz", &checks, &query)
 }
 

@@ -15,10 +15,10 @@ use icewright::reload::{BuildMember, Reloader};
 use icewright::report::board::Board;
 use icewright::report::events::Reporter;
 use icewright::report::metrics::Metrics;
+use icewright::report::probes::Probes;
 use icewright::rewrite::MemoryBudget;
 use icewright::schedule::fleet::{Fleet, Member, OpenStore};
 use icewright::schedule::settings::Settings;
-use icewright::server::{Liveness, Readiness};
 use icewright::storage::StoreRef;
 use icewright::table::LoadedTable;
 use icewright::testing::{MemoryCatalog, MemoryStore};
@@ -92,10 +92,9 @@ impl Bench {
     fn new(file: &Path) -> Self {
         let loaded = Config::load(file).unwrap_or_else(|problems| panic!("{problems}"));
         let metrics = Arc::new(Metrics::new(10));
-        let readiness = Arc::new(Readiness::new(loaded.config.catalogs.keys().cloned()));
-        let liveness = Arc::new(Liveness::new(0, Duration::from_secs(60)));
+        let probes = Arc::new(Probes::new(0, Duration::from_secs(60), loaded.config.catalogs.keys().cloned()));
         let board = Arc::new(Board::new(0, Arc::new(MemoryBudget::new(0)), Arc::new(ManifestCache::new(0))));
-        let reporter = Arc::new(Reporter::new(metrics.clone(), board, readiness, liveness, false));
+        let reporter = Arc::new(Reporter::new(metrics.clone(), board, probes, false));
         let builds = Arc::new(AtomicUsize::new(0));
         let build: BuildMember = {
             let builds = builds.clone();

@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 pub use look::Look;
 use pack::Packed;
 use table::{Looked, TableState};
-use view::{CatalogStatus, ConfigStatus, Doing, MemoryStatus, Next, Pause, QueueStatus, RunEntry, Status};
+use view::{CatalogStatus, ConfigStatus, Doing, MemoryStatus, Next, RunEntry, Status};
 use view::{TableList, TableView};
 
 use crate::config::{LoadedConfig, Problem, Problems};
@@ -29,6 +29,8 @@ use crate::report::kept::kept;
 use crate::report::metrics::RunRecord;
 use crate::rewrite::Progress;
 use crate::rewrite::memory::MemoryBudget;
+use crate::schedule::control::Pause;
+use crate::schedule::observer::QueueStatus;
 use crate::table::TableName;
 use crate::version;
 

@@ -10,8 +10,8 @@ use crate::clock::PhaseTimes;
 use crate::inspect::{PartitionStats, TableStats};
 use crate::policy::{PolicySet, ResolvedPolicy};
 use crate::report::metrics::RunCounts;
-use crate::report::run_report::RewriteReport;
 use crate::run_id::SUMMARY_RUN_ID;
+use crate::schedule::run_report::RewriteReport;
 use crate::table::LoadedTable;
 use crate::testing::{MemoryCatalog, MemoryStore};
 

@@ -6,10 +6,13 @@ use serde_json::value::to_raw_value;
 
 use crate::action::Action;
 use crate::clean::{ExpireReport, OrphanReport};
-use crate::cli::print;
+use crate::clock::PhaseTimes;
+use crate::error::{Error, ErrorKind};
 use crate::report::board::Ran;
 use crate::report::metrics::{Metrics, RunCounts, RunRecord, Stored};
-use crate::report::run_report::RewriteReport;
+use crate::report::words::total;
+use crate::schedule::due::Step;
+use crate::schedule::run_report::{RewriteReport, outcome_of};
 use crate::schedule::run_table::{CleanUpReport, StepReport};
 use crate::table::TableName;
 
@@ -41,6 +44,22 @@ pub(super) fn records(report: &StepReport, finished_ms: i64) -> Vec<Ran> {
             vec![Ran { record, reason: report.reason.clone(), report: to_raw_value(report).ok() }]
         }
         StepReport::CleanUp(report) => vec![expire_record(report, finished_ms), orphan_record(report, finished_ms)],
+    }
+}
+
+/// What could not be done at all.
+pub(super) fn failed_record(step: Step, error: &Error, finished_ms: i64) -> RunRecord {
+    RunRecord {
+        action: match step {
+            Step::RewriteDataFiles => Action::RewriteDataFiles,
+            Step::CleanUp => Action::ExpireSnapshots,
+        },
+        outcome: outcome_of(error.kind()),
+        duration: Duration::ZERO,
+        finished_ms,
+        counts: RunCounts::default(),
+        phases: PhaseTimes::default(),
+        refused: error.kind() == ErrorKind::Unsupported,
     }
 }
 
@@ -100,7 +119,7 @@ fn rewrite_record(report: &RewriteReport, finished_ms: i64) -> RunRecord {
 }
 
 fn expire_counts(report: &ExpireReport) -> RunCounts {
-    let deleted = print::total(&report.deleted);
+    let deleted = total(&report.deleted);
     RunCounts {
         expired_snapshots: report.expired_snapshots as u64,
         deleted_files: deleted.files,
@@ -112,6 +131,6 @@ fn expire_counts(report: &ExpireReport) -> RunCounts {
 }
 
 fn orphan_counts(report: &OrphanReport) -> RunCounts {
-    let deleted = print::total(&report.deleted);
+    let deleted = total(&report.deleted);
     RunCounts { deleted_files: deleted.files, deleted_bytes: deleted.bytes, ..RunCounts::default() }
 }

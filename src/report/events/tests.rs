@@ -1,10 +1,20 @@
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::health::JUDGE_EVERY_MS;
 use super::*;
-use crate::config::Problem;
+use crate::action::Action;
+use crate::config::{Problem, Problems};
+use crate::error::Error;
 use crate::inspect::ManifestCache;
 use crate::report::board::Selection;
+use crate::report::health::Health;
 use crate::rewrite::memory::MemoryBudget;
 use crate::run_id::RunId;
-use crate::schedule::due::{Ended, Failures, after_rewrite};
+use crate::schedule::due::{Ended, Failures, NextStep, Step, after_rewrite};
+use crate::schedule::observer::TableEvent;
+use crate::schedule::run_table::Run;
+use crate::table::TableName;
 
 const HOUR_MS: i64 = 3_600_000;
 
@@ -15,17 +25,11 @@ fn name(table: &str) -> TableName {
 fn reporter(tables: &[&str]) -> Reporter {
     let memory = Arc::new(MemoryBudget::new(1 << 20));
     let board = Arc::new(Board::new(0, memory, Arc::new(ManifestCache::new(1 << 20))));
-    let liveness = Arc::new(Liveness::new(0, Duration::from_secs(60)));
-    let reporter = Reporter::new(
-        Arc::new(Metrics::new(10)),
-        board,
-        Arc::new(Readiness::new(["lake".to_owned()])),
-        liveness,
-        false,
-    );
+    let probes = Arc::new(Probes::new(0, Duration::from_secs(60), ["lake".to_owned()]));
+    let reporter = Reporter::new(Arc::new(Metrics::new(10)), board, probes, false);
     for table in tables {
-        reporter.table_found(&name(table));
-        reporter.note(&name(table), |vital| {
+        reporter.observe(Event::Table(&name(table), TableEvent::Found), 0);
+        reporter.health.note(&name(table), |vital| {
             (vital.period, vital.stats) = (Some(Duration::from_secs(3600)), Some(Arc::default()));
         });
     }
@@ -42,17 +46,17 @@ fn unhealthy(reporter: &Reporter) -> Vec<String> {
 fn what_was_noted_is_judged_at_once_and_everything_now_and_then() {
     let reporter = reporter(&["a", "b"]);
     let start_ms = 9 * HOUR_MS;
-    reporter.note(&name("b"), |vital| vital.waits(start_ms - HOUR_MS, 0, false));
-    reporter.heartbeat(start_ms);
+    reporter.health.note(&name("b"), |vital| vital.waits(start_ms - HOUR_MS, 0, false));
+    reporter.observe(Event::Heartbeat, start_ms);
     assert_eq!(unhealthy(&reporter), [""; 0]);
-    reporter.note(&name("a"), |vital| vital.unreadable = Some("no answer".into()));
-    reporter.heartbeat(start_ms + 1);
+    reporter.health.note(&name("a"), |vital| vital.unreadable = Some("no answer".into()));
+    reporter.observe(Event::Heartbeat, start_ms + 1);
     assert_eq!(unhealthy(&reporter), ["a"], "b is overdue meanwhile, but nothing happened to it");
-    reporter.heartbeat(start_ms + JUDGE_EVERY_MS - 1);
+    reporter.observe(Event::Heartbeat, start_ms + JUDGE_EVERY_MS - 1);
     assert_eq!(unhealthy(&reporter), ["a"]);
-    reporter.heartbeat(start_ms + JUDGE_EVERY_MS);
+    reporter.observe(Event::Heartbeat, start_ms + JUDGE_EVERY_MS);
     assert_eq!(unhealthy(&reporter), ["a", "b"]);
-    reporter.heartbeat(start_ms - 1);
+    reporter.observe(Event::Heartbeat, start_ms - 1);
     assert_eq!(unhealthy(&reporter), ["a"], "the clock was set back");
 }
 
@@ -65,15 +69,20 @@ fn only_what_is_tried_again_is_in_backoff() {
             page.lines().filter(|line| line.starts_with("icewright_table_backoff_until_timestamp_seconds{"));
         values.next().and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
     };
+    let waits = |next: &NextStep, failures| {
+        let waits = TableEvent::Waits { next, next_run_ms: None, failures, quarantined: false };
+        reporter.observe(Event::Table(&name("a"), waits), 0);
+    };
     let (mut failures, clean_up) = (Failures::default(), after_rewrite(None, Duration::ZERO, 7_000));
     let next = failures.after(Step::RewriteDataFiles, Ended::Failed, clean_up, 7_000);
-    reporter.table_waits(&name("a"), &next, None, failures.most(), false);
+    waits(&next, failures.most());
     assert_eq!(backoff(), Some(0.0), "the clean-up does not wait for the failed compaction");
     let rewrite = NextStep::asked_for(9_000);
     let next = failures.after(Step::CleanUp, Ended::Well, rewrite, 8_000);
-    reporter.table_waits(&name("a"), &next, None, failures.most(), false);
+    waits(&next, failures.most());
     assert_eq!(backoff(), Some(68.0));
-    reporter.action_started(&name("a"), Action::RewriteDataFiles);
+    let started = TableEvent::ActionStarted(Action::RewriteDataFiles);
+    reporter.observe(Event::Table(&name("a"), started), 0);
     assert_eq!(backoff(), Some(0.0), "it is being tried");
 }
 
@@ -83,11 +92,11 @@ fn only_the_beginning_of_a_long_error_is_kept() {
     let error = Error::unavailable("<html>".repeat(1000));
     let fits = |what: &str, text: &str| assert!(text.ends_with('…') && text.len() <= 1024, "{what}: {}", text.len());
     let run = Run { run_id: RunId(uuid::Uuid::nil()), since_ms: 0 };
-    reporter.step_failed(&name("a"), run, Step::CleanUp, &error, 0);
-    reporter.collection_failed(&name("a"), &error);
-    reporter.note(&name("a"), |vital| vital.waits(0, 1, false));
-    reporter.heartbeat(0);
-    let tables = reporter.lock();
+    reporter.observe(Event::Table(&name("a"), TableEvent::StepFailed(run, Step::CleanUp, &error)), 0);
+    reporter.observe(Event::Table(&name("a"), TableEvent::CollectionFailed(&error)), 0);
+    reporter.health.note(&name("a"), |vital| vital.waits(0, 1, false));
+    reporter.observe(Event::Heartbeat, 0);
+    let tables = reporter.health.lock();
     let vital = &tables.vitals[&name("a")];
     for text in [&vital.last_failure, &vital.unreadable] {
         fits("vital", text.as_ref().expect("known"));
@@ -98,7 +107,7 @@ fn only_the_beginning_of_a_long_error_is_kept() {
     table.summary.reasons.iter().for_each(|reason| fits(reason.kind.as_str(), &reason.detail));
     let problem = Problem::of_file("icewright.toml".as_ref(), "", "x".repeat(2000), "");
     let problems = Problems(vec![problem]);
-    reporter.config_refused(&problems, 0);
+    reporter.observe(Event::ConfigRefused(&problems), 0);
     fits("configuration", reporter.board.status(0, false).config.problem.as_ref().expect("why"));
 }
 
@@ -106,11 +115,12 @@ fn only_the_beginning_of_a_long_error_is_kept() {
 fn a_listing_of_a_catalog_that_tells_of_no_table_is_no_news() {
     let reporter = reporter(&[]);
     let silent = BTreeSet::from(["lake".to_owned()]);
-    let news = |at_ms| reporter.catalogs().silent(&silent, at_ms)[0].1.is_news;
+    let news = |at_ms| reporter.health.catalogs().silent(&silent, at_ms)[0].1.is_news;
     let start_ms = 1_000 * HOUR_MS;
     assert!(news(start_ms));
-    reporter.catalog_listed("lake", start_ms + 30_000);
+    reporter.observe(Event::CatalogListed("lake"), start_ms + 30_000);
     assert!(!news(start_ms + 30_500), "it was told of less than ten minutes ago");
-    reporter.catalog_unclear("lake", &Error::unavailable("HTTP 500"), start_ms + 60_000);
+    let error = Error::unavailable("HTTP 500");
+    reporter.observe(Event::CatalogUnclear("lake", &error), start_ms + 60_000);
     assert!(!news(start_ms + 60_500));
 }

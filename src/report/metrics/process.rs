@@ -2,10 +2,11 @@
 
 use super::definitions::{self, MetricKind};
 use super::operating_system::ProcessMetrics;
-use super::records::{MemoryUse, Queue};
+use super::records::MemoryUse;
 use super::series::extra_labels;
 use super::{ALL, Metrics, flag, seconds};
 use crate::http_client::RequestObserver;
+use crate::schedule::observer::QueueStatus;
 use crate::version;
 
 impl Metrics {
@@ -49,7 +50,7 @@ impl Metrics {
     }
 
     /// Shows tables at work and waiting.
-    pub fn set_queue(&self, queue: Queue) {
+    pub fn set_queue(&self, queue: QueueStatus) {
         self.gauge(&definitions::RUNNING_TABLES, &[]).set(queue.running as f64);
         self.gauge(&definitions::QUEUED_TABLES, &[]).set(queue.queued as f64);
         self.gauge(&definitions::CONCURRENT_TABLES_LIMIT, &[]).set(queue.limit as f64);

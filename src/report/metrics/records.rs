@@ -105,19 +105,6 @@ pub struct Stored {
     pub orphan_bytes: u64,
 }
 
-/// Tables at work and waiting for it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Queue {
-    /// Tables that a worker is busy with.
-    pub running: usize,
-    /// Tables with a due step that waits for a worker.
-    pub queued: usize,
-    /// Tables that may be at work at the same time.
-    pub limit: usize,
-    /// How long the step that has waited longest has been due; zero if none waits.
-    pub oldest: Duration,
-}
-
 /// Memory in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MemoryUse {

@@ -10,8 +10,9 @@ use icewright::inspect::ManifestCache;
 use icewright::report::board::Board;
 use icewright::report::events::Reporter;
 use icewright::report::metrics::Metrics;
+use icewright::report::probes::Probes;
 use icewright::rewrite::MemoryBudget;
-use icewright::server::{Liveness, Readiness};
+use icewright::schedule::observer::{Event, Observer, TableEvent};
 use icewright::testing::SetClock;
 use serde_json::json;
 
@@ -21,10 +22,10 @@ use super::client::{Api, Orders, TOKEN, path_of};
 pub(super) fn board(tables: &[&str]) -> (Arc<Board>, Reporter) {
     let memory = Arc::new(MemoryBudget::new(1 << 30));
     let board = Arc::new(Board::new(1_000, memory, Arc::new(ManifestCache::new(1 << 20))));
-    let health = (Arc::new(Readiness::new([])), Arc::new(Liveness::new(0, Duration::from_secs(60))));
-    let reporter = Reporter::new(Arc::new(Metrics::new(10)), board.clone(), health.0, health.1, false);
+    let probes = Arc::new(Probes::new(0, Duration::from_secs(60), []));
+    let reporter = Reporter::new(Arc::new(Metrics::new(10)), board.clone(), probes, false);
     for table in tables {
-        reporter.table_found(&table.parse().expect("a name"));
+        reporter.observe(Event::Table(&table.parse().expect("a name"), TableEvent::Found), 0);
     }
     (board, reporter)
 }

@@ -10,7 +10,8 @@ use icewright::clock::Clock;
 use icewright::error::{Error, Result};
 use icewright::report::board::Board;
 use icewright::report::metrics::Metrics;
-use icewright::server::{ApiState, Aside, Liveness, Operate, Readiness, ServerState, router};
+use icewright::report::probes::Probes;
+use icewright::server::{ApiState, Aside, Operate, ServerState, router};
 use icewright::table::TableName;
 use icewright::telemetry::FilterHandle;
 use serde_json::value::RawValue;
@@ -94,8 +95,7 @@ impl Api {
         let token = token.map(ToOwned::to_owned);
         let state = ServerState {
             metrics: Arc::new(Metrics::new(10)),
-            readiness: Arc::new(Readiness::new([])),
-            liveness: Arc::new(Liveness::new(0, Duration::from_secs(60))),
+            probes: Arc::new(Probes::new(0, Duration::from_secs(60), [])),
             clock,
             log_filter: FilterHandle::detached("info"),
             api: ApiState {

@@ -12,11 +12,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use icewright::config::Config;
+use icewright::error::Error;
 use icewright::inspect::ManifestCache;
 use icewright::report::board::Board;
 use icewright::report::metrics::Metrics;
+use icewright::report::probes::Probes;
 use icewright::rewrite::MemoryBudget;
-use icewright::server::{ApiState, Aside, Liveness, Readiness, ServerState, serve, serve_apart};
+use icewright::schedule::observer::{Event, Observer};
+use icewright::server::{ApiState, Aside, ServerState, serve, serve_apart};
 use icewright::telemetry::FilterHandle;
 use icewright::testing::SetClock;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -36,8 +40,7 @@ async fn start() -> Server {
     let clock = Arc::new(SetClock::new(1_000_000));
     let state = ServerState {
         metrics: Arc::new(Metrics::new(10)),
-        readiness: Arc::new(Readiness::new(["lake".to_owned(), "pond".to_owned()])),
-        liveness: Arc::new(Liveness::new(1_000_000, Duration::from_secs(60))),
+        probes: Arc::new(Probes::new(1_000_000, Duration::from_secs(60), ["lake".to_owned(), "pond".to_owned()])),
         clock: clock.clone(),
         log_filter: FilterHandle::detached("info"),
         api: ApiState {
@@ -60,31 +63,41 @@ impl Server {
         let response = reqwest::get(format!("http://{}{path}", self.address)).await.expect("an answer");
         (response.status().as_u16(), response.text().await.expect("a text"))
     }
+
+    /// Something happens at this server's time.
+    fn tell(&self, event: Event<'_>) {
+        self.state.probes.observe(event, self.state.clock.now_ms());
+    }
+
+    fn config_loaded(&self) {
+        let text = "[catalogs.lake]\nuri = 'http://lake'\nauth = { type = 'none' }";
+        let loaded = &Config::parse("test.toml", text).expect("a configuration");
+        self.tell(Event::Started { listen: "here", loaded });
+    }
 }
 
 #[tokio::test]
 async fn ready_once_everything_was_reached_and_until_the_end() {
     let server = start().await;
-    let readiness = server.state.readiness.clone();
     let (status, text) = server.get("/readyz").await;
     assert_eq!(status, 503);
     assert_eq!(
         text,
         "[-] config: not loaded yet\n[-] catalog lake: not reached yet\n[-] catalog pond: not reached yet\nreadyz failed\n"
     );
-    readiness.config_loaded();
-    readiness.catalog_reached("lake");
-    readiness.catalog_reached("never configured");
-    readiness.catalog_failed("pond", "connection refused");
+    server.config_loaded();
+    server.tell(Event::CatalogListed("lake"));
+    server.tell(Event::CatalogListed("never configured"));
+    server.tell(Event::CatalogNotListed("pond", &Error::unavailable("connection refused")));
     let (status, text) = server.get("/readyz").await;
     assert_eq!(status, 503);
     assert!(text.contains("[+] catalog lake: ok\n[-] catalog pond: not reached yet: connection refused\n"), "{text}");
-    readiness.catalog_reached("pond");
+    server.tell(Event::CatalogListed("pond"));
     assert_eq!(server.get("/readyz").await, (200, "ok\n".to_owned()));
     // A later failure is for the metrics, not for readiness.
-    readiness.catalog_failed("lake", "away");
+    server.tell(Event::CatalogNotListed("lake", &Error::unavailable("away")));
     assert_eq!(server.get("/readyz").await.0, 200);
-    readiness.stopping();
+    server.tell(Event::Stopping(Duration::ZERO));
     let (status, text) = server.get("/readyz").await;
     assert_eq!(status, 503);
     assert!(text.contains("[-] process: shutting down\n"), "{text}");
@@ -100,14 +113,14 @@ async fn alive_while_the_scheduler_ticks_whatever_the_catalogs_do() {
     let (status, text) = server.get("/livez").await;
     assert_eq!((status, text.as_str()), (503, "[-] scheduler: last tick 61 s ago, more than 60 s\nlivez failed\n"));
     assert_eq!(server.get("/healthz").await.0, 503);
-    server.state.liveness.tick(1_061_000);
+    server.tell(Event::Heartbeat);
     assert_eq!(server.get("/livez").await.0, 200);
     server.clock.set(0);
     assert_eq!(server.get("/livez").await.0, 200, "a clock set back");
     assert_eq!(server.get("/healthz").await.0, 503, "not ready");
-    server.state.readiness.config_loaded();
-    server.state.readiness.catalog_reached("lake");
-    server.state.readiness.catalog_reached("pond");
+    server.config_loaded();
+    server.tell(Event::CatalogListed("lake"));
+    server.tell(Event::CatalogListed("pond"));
     assert_eq!(server.get("/healthz").await, (200, "ok\n".to_owned()));
     let verbose =
         "[+] scheduler: ok\n[+] config: ok\n[+] catalog lake: ok\n[+] catalog pond: ok\nhealthz passed\n".to_owned();

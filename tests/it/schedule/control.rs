@@ -18,7 +18,7 @@ fn name(table: &str) -> TableName {
 
 /// Until the table is maintained.
 async fn found(daemon: &Daemon, table: &str) {
-    until(MINUTE, "found", || async { daemon.reporter.maintained().contains(&name(table)) }).await;
+    until(MINUTE, "found", || async { daemon.maintained.borrow().contains(&name(table)) }).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -53,15 +53,15 @@ async fn a_table_that_comes_back_is_still_paused() {
     let file = lake.store.content(&loaded.metadata_location).expect("its metadata file");
     let document: serde_json::Value = serde_json::from_slice(&file).expect("a document");
     lake.catalog.drop_table(&ident("t"));
-    until(MINUTE, "forgotten", || async { daemon.reporter.maintained().is_empty() }).await;
+    until(MINUTE, "forgotten", || async { daemon.maintained.borrow().is_empty() }).await;
     lake.catalog.register_json(&ident("t"), loaded.metadata_location.clone(), document.clone()).expect("registered");
-    until(MINUTE, "found", || async { daemon.reporter.maintained().len() == 1 }).await;
+    until(MINUTE, "found", || async { daemon.maintained.borrow().len() == 1 }).await;
     tokio::time::sleep(7 * HOUR).await;
     assert_eq!(lake.snapshots("t").await, 3, "its clean-up waits");
     assert_eq!(daemon.value("icewright_table_paused", "table=\"t\""), 1.0);
     // A pause of a table that is not there can be ended as well.
     lake.catalog.drop_table(&ident("t"));
-    until(MINUTE, "forgotten", || async { daemon.reporter.maintained().is_empty() }).await;
+    until(MINUTE, "forgotten", || async { daemon.maintained.borrow().is_empty() }).await;
     daemon.control.resume(Some(&name("t"))).await.expect("resumed");
     lake.catalog.register_json(&ident("t"), loaded.metadata_location.clone(), document).expect("registered");
     until(HOUR, "cleaned", || async { lake.snapshots("t").await == 1 }).await;
@@ -168,7 +168,7 @@ async fn orders_about_unknown_tables_and_to_a_stopped_scheduler_are_refused() {
         assert_eq!(result.expect_err("not maintained").kind(), ErrorKind::NotFound);
     }
     lake.catalog.drop_table(&ident("t"));
-    until(MINUTE, "gone", || async { daemon.reporter.maintained().is_empty() }).await;
+    until(MINUTE, "gone", || async { daemon.maintained.borrow().is_empty() }).await;
     assert_eq!(daemon.control.run_now(&name("t")).await.expect_err("gone").kind(), ErrorKind::NotFound);
     let control = daemon.control.clone();
     daemon.stop().await;

@@ -397,7 +397,7 @@ async fn a_table_whose_metadata_is_gone_stays_in_sight_and_is_unhealthy() {
         }
     }
     tokio::time::sleep(HOUR).await;
-    assert_eq!(daemon.reporter.maintained().len(), 3, "none is forgotten");
+    assert_eq!(daemon.maintained.borrow().len(), 3, "none is forgotten");
     // Its neighbours say what keeps them from being cleaned.
     let refused = "reason=\"refused\",table=\"t\"";
     let holds = || daemon.series(|line| line.starts_with("icewright_table_unhealthy{") && line.contains(refused));

@@ -27,7 +27,7 @@ impl Daemon {
     }
 
     fn maintained(&self) -> Vec<String> {
-        self.reporter.maintained().iter().map(ToString::to_string).collect()
+        self.maintained.borrow().iter().map(ToString::to_string).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The loop: order, fairness, back-off, and tables that come, go or make trouble.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,19 +9,19 @@ use iceberg::TableUpdate;
 use iceberg::spec::FormatVersion;
 use icewright::action::Action;
 use icewright::catalog::{Catalog, CommitOutcome};
-use icewright::inspect::TableStats;
 use icewright::report::board::Board;
-use icewright::report::events::{Collected, Reporter};
+use icewright::report::events::Reporter;
 use icewright::report::health::ReasonKind;
 use icewright::report::metrics::Metrics;
-use icewright::schedule::collector::collect_forever;
+use icewright::report::probes::Probes;
+use icewright::schedule::collector::Collected;
 use icewright::schedule::control::{Control, control};
 use icewright::schedule::env::Env;
 use icewright::schedule::fleet::Fleet;
+use icewright::schedule::observer::{Event, Observer, TableEvent};
 use icewright::schedule::run_table::Subject;
 use icewright::schedule::scheduler::Scheduler;
 use icewright::schedule::settings::Settings;
-use icewright::server::{Liveness, Readiness};
 use icewright::storage::Store;
 use icewright::table::TableName;
 use icewright::testing::{Operation, StoreFault};
@@ -35,6 +36,7 @@ pub(crate) struct Daemon {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) board: Arc<Board>,
     pub(crate) reporter: Arc<Reporter>,
+    pub(crate) maintained: watch::Receiver<BTreeSet<TableName>>,
     pub(crate) cancel: CancellationToken,
     pub(crate) control: Control,
     pub(crate) settings: watch::Sender<Settings>,
@@ -52,10 +54,9 @@ impl Daemon {
     pub(crate) fn with_fleet(lake: &Lake, fleet: Arc<Fleet>, concurrent_tables: usize) -> Self {
         let env = lake.env();
         let metrics = Arc::new(Metrics::new(100));
-        let readiness = Arc::new(Readiness::new(["lake".to_owned()]));
-        let liveness = Arc::new(Liveness::new(lake.clock.now_ms(), Duration::from_secs(60)));
+        let probes = Probes::new(lake.clock.now_ms(), Duration::from_secs(60), ["lake".to_owned()]);
         let board = Arc::new(Board::new(lake.clock.now_ms(), env.memory.clone(), env.manifests.clone()));
-        let reporter = Arc::new(Reporter::new(metrics.clone(), board.clone(), readiness, liveness, false));
+        let reporter = Arc::new(Reporter::new(metrics.clone(), board.clone(), Arc::new(probes), false));
         let (settings, current) = watch::channel(Settings {
             fleet,
             concurrent_tables,
@@ -65,9 +66,11 @@ impl Daemon {
         });
         let (control, orders) = control();
         let (cancel, planning) = (env.cancel.clone(), env.clone());
-        let collector = tokio::spawn(collect_forever(env.clone(), current.clone(), reporter.clone()));
-        let scheduler = tokio::spawn(Scheduler::new(env, current, reporter.clone(), orders).run());
-        Self { metrics, board, reporter, cancel, control, settings, env: planning, scheduler, collector }
+        let scheduler = Scheduler::new(env, current, reporter.clone(), orders);
+        let maintained = scheduler.maintained();
+        let collector = tokio::spawn(scheduler.collector().run());
+        let scheduler = tokio::spawn(scheduler.run());
+        Self { metrics, board, reporter, maintained, cancel, control, settings, env: planning, scheduler, collector }
     }
 
     /// The value of a series with `labels`, which is there.
@@ -228,11 +231,12 @@ async fn a_dropped_table_is_forgotten_within_a_cycle() {
     until(MINUTE, "numbers of both", || async { files("goes").is_some() && files("stays").is_some() }).await;
     lake.catalog.drop_table(&ident("goes"));
     until(Duration::from_secs(31), "forgotten", || async { !shown("goes") }).await;
-    assert!(shown("stays") && !daemon.reporter.maintained().contains(&goes));
+    assert!(shown("stays") && !daemon.maintained.borrow().contains(&goes));
     // Numbers that were on their way do not bring it back, nor does any later round.
     let subject = Subject::load(&lake.fleet(POLICY), &"lake.db.stays".parse().expect("a name")).await.expect("a table");
-    let collected = Collected { stats: TableStats::default(), target_file_size_bytes: 1, period: HOUR };
-    daemon.reporter.looked(&goes, &subject, collected, Vec::new(), 0);
+    let collected = Collected { stats: Arc::default(), target_file_size_bytes: 1, period: HOUR };
+    let looked = TableEvent::Looked { subject: &subject, collected: &collected, partitions: &[] };
+    daemon.reporter.observe(Event::Table(&goes, looked), 0);
     assert!(daemon.board.table(&goes, 0).is_none());
     tokio::time::sleep(HOUR).await;
     assert!(!shown("goes"));

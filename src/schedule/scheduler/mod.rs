@@ -1,26 +1,25 @@
 //! The one endless loop: finds tables, starts the steps that are due, oldest first, within the limits; takes orders, and new
 //! settings. A waiting table holds no worker, and a failing one only waits longer.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::Instant;
 
-use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::report::events::Reporter;
-use crate::report::metrics::Queue;
-use crate::schedule::control::{Command, Order, Orders, Pause};
+use crate::schedule::collector::{Collector, Numbers};
+use crate::schedule::control::{Order, OrderKind, Orders, Pause};
 use crate::schedule::due::{self, Ended, NextStep, Step};
 use crate::schedule::entry::Entry;
 use crate::schedule::env::Env;
 use crate::schedule::fleet::Change;
+use crate::schedule::observer::{Event, Observer, QueueStatus, TableEvent};
 use crate::schedule::run_table::Run;
 use crate::schedule::settings::Settings;
 use crate::schedule::silence::Silence;
+use crate::schedule::wall_clock::WallClock;
 use crate::schedule::worker::{Finished, Listing, Progressed, Shared};
 use crate::table::TableName;
 
@@ -28,6 +27,8 @@ use crate::table::TableName;
 const TICK: Duration = Duration::from_millis(500);
 /// Pauses kept of tables that are gone.
 const LEFT_PAUSED_MAX: usize = 10_000;
+/// Numbers of the collector that may wait.
+const NUMBERS_MAX: usize = 64;
 
 /// Runs maintenance until the environment's token is cancelled, then waits for what is under way.
 /// Dropping it, or the future of [`Scheduler::run`], stops everything at once.
@@ -40,22 +41,26 @@ pub struct Scheduler {
     /// Pauses of tables that are gone. A table that is dropped and registered again, or missing from one listing, stays paused.
     left_paused: HashMap<TableName, Pause>,
     tables: HashMap<TableName, Entry>,
+    /// The names of `tables`, for others.
+    maintained: watch::Sender<BTreeSet<TableName>>,
+    /// What the collector finds out, and its way in.
+    numbers: (mpsc::Sender<Numbers>, mpsc::Receiver<Numbers>),
     silence: Silence,
     wall_clock: WallClock,
     workers: JoinSet<Finished>,
     /// Workers that wait for what other tables need.
     asking: watch::Receiver<usize>,
     /// As it was told last.
-    queue: Queue,
+    queue: QueueStatus,
 }
 
 impl Scheduler {
     /// A scheduler for the tables of the settings' fleet. The settings' run timeout takes the place of the environment's.
-    pub fn new(env: Env, settings: watch::Receiver<Settings>, reporter: Arc<Reporter>, orders: Orders) -> Self {
+    pub fn new(env: Env, settings: watch::Receiver<Settings>, observer: Arc<dyn Observer>, orders: Orders) -> Self {
         let current = settings.borrow().clone();
         let wall_clock = WallClock::look(env.clock.as_ref());
         let mut scheduler = Self {
-            shared: Shared { env, fleet: current.fleet.clone(), reporter },
+            shared: Shared { env, fleet: current.fleet.clone(), observer },
             settings,
             orders,
             concurrent_tables: 1,
@@ -64,15 +69,32 @@ impl Scheduler {
             silence: Silence::default(),
             wall_clock,
             tables: HashMap::new(),
+            maintained: watch::Sender::default(),
+            numbers: mpsc::channel(NUMBERS_MAX),
             workers: JoinSet::new(),
             asking: current.fleet.waiting(),
-            queue: Queue::default(),
+            queue: QueueStatus::default(),
         };
         scheduler.use_settings(current);
         scheduler
     }
 
-    /// The loop.
+    /// The tables that were found and are not gone.
+    pub fn maintained(&self) -> watch::Receiver<BTreeSet<TableName>> {
+        self.maintained.subscribe()
+    }
+
+    /// Who looks at these tables, and hands the numbers to this scheduler.
+    pub fn collector(&self) -> Collector {
+        Collector {
+            env: self.shared.env.clone(),
+            settings: self.settings.clone(),
+            maintained: self.maintained(),
+            numbers: self.numbers.0.clone(),
+            observer: self.shared.observer.clone(),
+        }
+    }
+
     pub async fn run(mut self) {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -85,6 +107,7 @@ impl Scheduler {
                 Some(listing) = found.recv() => self.take_in(listing),
                 Some(finished) = self.workers.join_next() => self.finish(finished),
                 Some(order) = self.orders.next() => self.obey(order),
+                Some(numbers) = self.numbers.1.recv() => self.take_numbers(numbers),
                 // Nobody publishes settings any more while the process stops; that is no reason to stop here.
                 Ok(()) = self.settings.changed() => {
                     // None of them tells of a catalog that is gone.
@@ -96,7 +119,7 @@ impl Scheduler {
                 Ok(()) = self.asking.changed() => {}
                 _ = tick.tick() => {}
             }
-            self.heartbeat();
+            self.shared.tell(Event::Heartbeat);
             self.watch_clock();
             self.start_due();
         }
@@ -105,13 +128,9 @@ impl Scheduler {
         while !self.workers.is_empty() {
             tokio::select! {
                 Some(finished) = self.workers.join_next() => self.finish(finished),
-                _ = tick.tick() => self.heartbeat(),
+                _ = tick.tick() => self.shared.tell(Event::Heartbeat),
             }
         }
-    }
-
-    fn heartbeat(&self) {
-        self.shared.reporter.heartbeat(self.now_ms());
     }
 
     /// Waits are for times of the wall clock. If that is set back, they lie too far ahead, perhaps by days; and whichever way it is
@@ -150,7 +169,7 @@ impl Scheduler {
         let before = std::mem::replace(&mut self.shared.fleet, settings.fleet);
         for catalog in before.catalog_names().iter().filter(|name| !self.shared.fleet.has_catalog(name)) {
             self.silence.forget(catalog);
-            self.shared.reporter.catalog_gone(catalog);
+            self.shared.tell(Event::CatalogGone(catalog));
         }
         let mut changed = Vec::new();
         for (name, entry) in &mut self.tables {
@@ -190,14 +209,22 @@ impl Scheduler {
         }
         for name in names {
             if !self.tables.contains_key(&name) {
-                self.shared.reporter.table_found(&name);
+                self.shared.tell_of(&name, TableEvent::Found);
                 let mut entry = Entry::new(now);
                 entry.paused = self.left_paused.remove(&name);
                 if let Some(pause) = &entry.paused {
-                    self.shared.reporter.table_paused(&name, pause);
+                    self.shared.tell_of(&name, TableEvent::Paused(pause));
                 }
+                self.maintained.send_modify(|names| _ = names.insert(name.clone()));
                 self.tables.insert(name, entry);
             }
+        }
+    }
+
+    /// Numbers of a table that is gone are dropped.
+    fn take_numbers(&mut self, Numbers { name, stats, at_ms }: Numbers) {
+        if let Some(entry) = self.tables.get_mut(&name) {
+            entry.numbers = Some((stats, at_ms));
         }
     }
 
@@ -207,26 +234,27 @@ impl Scheduler {
             self.left_paused.insert(name.clone(), pause);
         }
         self.silence.table_gone(name);
-        self.shared.reporter.table_gone(name);
+        self.maintained.send_modify(|names| _ = names.remove(name));
+        self.shared.tell_of(name, TableEvent::Gone);
     }
 
     fn obey(&mut self, order: Order) {
-        let result = match &order.command {
-            Command::RunNow(name) => self.run_now(name),
-            Command::Pause(None, reason) => {
+        let result = match &order.kind {
+            OrderKind::RunNow(name) => self.run_now(name),
+            OrderKind::Pause(None, reason) => {
                 let pause =
                     self.paused.insert(Pause { reason: reason.clone(), since_ms: self.shared.env.clock.now_ms() });
-                self.shared.reporter.daemon_paused(pause);
+                self.shared.tell(Event::Paused(pause));
                 Ok(())
             }
-            Command::Pause(Some(name), reason) => self.pause(name, reason),
-            Command::Resume(None) => {
+            OrderKind::Pause(Some(name), reason) => self.pause(name, reason),
+            OrderKind::Resume(None) => {
                 if self.paused.take().is_some() {
-                    self.shared.reporter.daemon_resumed();
+                    self.shared.tell(Event::Resumed);
                 }
                 Ok(())
             }
-            Command::Resume(Some(name)) => self.resume(name),
+            OrderKind::Resume(Some(name)) => self.resume(name),
         };
         order.answer(result);
     }
@@ -241,7 +269,7 @@ impl Scheduler {
             return Err(Error::new(ErrorKind::Conflict, format!("{what} is paused{why}: resume it first")));
         }
         entry.run_now(now);
-        self.shared.reporter.run_asked_for(name);
+        self.shared.tell_of(name, TableEvent::AskedFor);
         self.tell_wait(name);
         Ok(())
     }
@@ -249,7 +277,7 @@ impl Scheduler {
     fn pause(&mut self, name: &TableName, reason: &str) -> Result<()> {
         let since_ms = self.now_ms();
         let pause = known(&mut self.tables, name)?.paused.insert(Pause { reason: reason.to_owned(), since_ms });
-        self.shared.reporter.table_paused(name, pause);
+        self.shared.tell_of(name, TableEvent::Paused(pause));
         Ok(())
     }
 
@@ -258,7 +286,7 @@ impl Scheduler {
             return Ok(());
         }
         if known(&mut self.tables, name)?.paused.take().is_some() {
-            self.shared.reporter.table_resumed(name);
+            self.shared.tell_of(name, TableEvent::Resumed);
         }
         Ok(())
     }
@@ -273,7 +301,7 @@ impl Scheduler {
         }
         due.sort_unstable();
         let waiting = self.silence.waiting(now);
-        self.tell_silence(now);
+        self.tell_silence();
         // A clean-up that waits for what other tables need does no work meanwhile.
         let asking = *self.asking.borrow_and_update();
         let mut left = Vec::new();
@@ -285,7 +313,7 @@ impl Scheduler {
             }
         }
         let oldest = left.iter().map(|((_, at_ms), _)| now.saturating_sub(*at_ms)).max().unwrap_or(0);
-        let queue = Queue {
+        let queue = QueueStatus {
             running: self.workers.len(),
             queued: left.len(),
             limit: self.concurrent_tables,
@@ -293,15 +321,15 @@ impl Scheduler {
         };
         if queue != self.queue {
             self.queue = queue;
-            self.shared.reporter.queue(queue);
+            self.shared.tell(Event::Queue(queue));
         }
     }
 
-    fn tell_silence(&mut self, now_ms: i64) {
+    fn tell_silence(&mut self) {
         let tables = &self.tables;
         let silent =
             self.silence.silent_catalogs(|catalog| tables.keys().filter(|name| name.catalog == catalog).count());
-        self.shared.reporter.catalogs_silent(&silent, now_ms);
+        self.shared.tell(Event::CatalogsSilent(&silent));
     }
 
     fn start(&mut self, name: TableName) {
@@ -336,36 +364,9 @@ impl Scheduler {
         if let Some(entry) = self.tables.get(name).filter(|entry| !entry.running) {
             let (failures, quarantined) = (entry.failures.most(), entry.quarantine.is_some());
             let next_run_ms = self.shared.next_run_ms(name, entry);
-            self.shared.reporter.table_waits(name, &entry.next, next_run_ms, failures, quarantined);
+            let waits = TableEvent::Waits { next: &entry.next, next_run_ms, failures, quarantined };
+            self.shared.tell_of(name, waits);
         }
-    }
-}
-
-/// The wall clock beside the steady one.
-struct WallClock {
-    wall_ms: i64,
-    steady: Instant,
-}
-
-impl WallClock {
-    /// Longest step that changes nothing.
-    const BORNE_MS: i64 = 60_000;
-
-    fn look(clock: &dyn Clock) -> Self {
-        Self { wall_ms: clock.now_ms(), steady: clock.steady() }
-    }
-
-    /// By how much the wall clock has been set since, below zero if back, if that is more than is borne. Then counting begins anew.
-    fn set_by(&mut self, clock: &dyn Clock) -> Option<i64> {
-        let now = Self::look(clock);
-        let passed = now.steady.saturating_duration_since(self.steady).as_millis();
-        let expected_ms = self.wall_ms.saturating_add(i64::try_from(passed).unwrap_or(i64::MAX));
-        let by_ms = now.wall_ms.saturating_sub(expected_ms);
-        if by_ms.saturating_abs() <= Self::BORNE_MS {
-            return None;
-        }
-        *self = now;
-        Some(by_ms)
     }
 }
 
@@ -389,16 +390,16 @@ impl Shared {
                     entry.quarantine = done.report.is_metadata_invalid().then_some(metadata_location);
                 }
                 entry.next = entry.failures.after(step, done.report.ended(), done.other.clone(), now);
-                self.reporter.step_done(name, run, &done, now);
+                self.tell_of(name, TableEvent::StepDone(run, &done));
             }
             Progressed::NotBegun(error) => {
                 entry.stuck(step, now);
-                self.reporter.step_failed(name, run, step, &error, now);
+                self.tell_of(name, TableEvent::StepFailed(run, step, &error));
             }
             Progressed::Panicked(error) => {
                 let other = self.other_step(name, run, step, now).unwrap_or_else(|| entry.next.clone());
                 entry.next = entry.failures.after(step, Ended::Failed, other, now);
-                self.reporter.step_failed(name, run, step, &error, now);
+                self.tell_of(name, TableEvent::StepFailed(run, step, &error));
             }
         }
     }
@@ -427,27 +428,4 @@ impl Shared {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::SetClock;
-
-    #[tokio::test(start_paused = true)]
-    async fn only_a_wall_clock_that_leaves_the_steady_one_by_more_than_a_minute_counts_as_set() {
-        let clock = SetClock::new(1_000_000_000);
-        let mut wall = WallClock::look(&clock);
-        let mut step = async |wall_ms: i64, steady_s: u64| {
-            clock.advance(wall_ms);
-            tokio::time::advance(Duration::from_secs(steady_s)).await;
-            wall.set_by(&clock)
-        };
-        assert_eq!(step(3_600_000, 3600).await, None, "time passes");
-        assert_eq!(step(-30_000, 0).await, None);
-        assert_eq!(step(31_000, 0).await, None);
-        assert_eq!(step(-62_000, 0).await, Some(-61_000), "small steps make a large one");
-        assert_eq!(step(0, 0).await, None, "told once");
-        assert_eq!(step(172_800_000, 0).await, Some(172_800_000), "forward");
-        assert_eq!(step(-172_800_000 + 5_000, 5).await, Some(-172_800_000), "and back");
-        clock.suspend(Duration::from_secs(86_400));
-        assert_eq!(step(86_400_000, 0).await, None, "suspended");
-    }
-}
+mod tests;
