@@ -8,9 +8,10 @@ use serde::Deserialize;
 use uuid::Uuid;
 
 use super::listing::Choice;
-use super::reachable::{READS, Scope};
+use super::reachable::Scope;
 use super::report::Refused;
 use crate::error::{Context, Error, ErrorKind, Result};
+use crate::meta::snapshot::READS;
 use crate::storage::{Store, StoreRef};
 use crate::table::ListedFile;
 use crate::table::LoadedTable;

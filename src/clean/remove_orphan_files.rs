@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use futures::{StreamExt, stream};
+use futures::StreamExt;
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument;
 
@@ -15,11 +15,12 @@ use super::listing::{Comparison, Listing};
 use super::once_referenced::OnceReferenced;
 use super::other_names::{Likeness, OtherNames};
 use super::ownership::{check_metadata_files, compare_with_neighbours, date_metadata_files};
-use super::reachable::{READS, Reachable, entries_of};
+use super::reachable::Reachable;
 use super::report::{FileKind, OrphanReport, Refused, Tally};
 use crate::catalog::TableHandle;
 use crate::clock::Stopwatch;
 use crate::error::{ErrorKind, Result};
+use crate::meta::snapshot::paths_of;
 use crate::meta::unlisted_manifest;
 use crate::plan::expire_snapshots::ahead_of_clock;
 use crate::plan::remove_orphan_files::{Evidence, Garbage, Kept, NamesInUse, OrphanRules, Verdict, judge};
@@ -243,11 +244,8 @@ impl Checkpointed {
 /// What checkpoints know of; `false` if some manifest could not be read.
 async fn read_checkpoints(table: &TableHandle, listing: &Listing) -> Result<(Checkpointed, bool)> {
     let (mut known, mut all_known) = (Checkpointed::default(), !listing.checkpoints_overflow);
-    let mut read = stream::iter(listing.checkpoints.clone())
-        .map(|f| {
-            entries_of(table.store.clone(), unlisted_manifest(f.path, i64::try_from(f.size).unwrap_or(i64::MAX), 0))
-        })
-        .buffer_unordered(READS);
+    let checkpoint = |f: &ListedFile| unlisted_manifest(f.path.clone(), i64::try_from(f.size).unwrap_or(i64::MAX), 0);
+    let mut read = paths_of(&table.store, listing.checkpoints.iter().map(checkpoint).collect());
     while let Some(result) = read.next().await {
         match result {
             Ok((_, entries)) => {
