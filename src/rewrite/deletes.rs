@@ -23,6 +23,7 @@ use crate::rewrite::schema::primitive_type;
 use crate::rewrite::scopes::{EqualityScope, ReadColumns};
 use crate::rewrite::{RewriteContext, on_blocking_thread};
 use crate::table::FileEntry;
+use crate::table::delete_rule::applies_by_sequence;
 
 /// Field ids of a position delete file's columns.
 const FILE_PATH_ID: i32 = 2_147_483_546;
@@ -68,8 +69,8 @@ fn position_files(group: &FileGroup) -> BTreeMap<Arc<str>, (Arc<FileEntry>, Vec<
     let mut files: BTreeMap<Arc<str>, (Arc<FileEntry>, Vec<usize>)> = BTreeMap::new();
     for (task_index, task) in group.tasks.iter().enumerate() {
         for file in task.delete_files.iter() {
-            let not_older = file.data_sequence_number >= task.data_file.data_sequence_number;
-            if file.content == DataContentType::PositionDeletes && not_older {
+            let applies = applies_by_sequence(file, task.data_file.data_sequence_number);
+            if file.content == DataContentType::PositionDeletes && applies {
                 files.entry(file.file_path.clone()).or_insert_with(|| (file.clone(), Vec::new())).1.push(task_index);
             }
         }
