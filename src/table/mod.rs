@@ -1,6 +1,7 @@
 //! What planning may know about a table. Pure data and pure functions over it.
 
 pub mod delete_index;
+pub mod delete_rule;
 pub mod file;
 pub mod file_names;
 pub mod history;

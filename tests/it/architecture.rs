@@ -9,9 +9,10 @@ use icewright::clock::PhaseTimes;
 use icewright::report::metrics::{Metrics, RunCounts, RunRecord};
 
 /// Every module with the modules it may use, each of which stands above it: so no arrow goes back.
-const LAYERS: [(&str, &[&str]); 30] = [
+const LAYERS: [(&str, &[&str]); 31] = [
     ("action", &[]),
     ("allocator", &[]),
+    ("concurrent", &[]),
     ("error", &[]),
     ("clock", &[]),
     ("run_id", &[]),
@@ -25,11 +26,11 @@ const LAYERS: [(&str, &[&str]); 30] = [
     ("catalog", &["clock", "error", "http_client", "permit", "storage", "table"]),
     ("policy", &["error", "table"]),
     ("config", &["error", "policy", "table"]),
-    ("meta", &["error", "storage", "table"]),
-    ("inspect", &["catalog", "error", "meta", "table"]),
+    ("meta", &["concurrent", "error", "storage", "table"]),
+    ("inspect", &["catalog", "concurrent", "error", "meta", "table"]),
     ("plan", &["error", "policy", "run_id", "table"]),
-    ("rewrite", &["error", "plan", "run_id", "storage", "table"]),
-    ("commit", &["catalog", "clock", "error", "meta", "plan", "rewrite", "run_id", "storage", "table"]),
+    ("rewrite", &["concurrent", "error", "plan", "run_id", "storage", "table"]),
+    ("commit", &["catalog", "clock", "concurrent", "error", "meta", "plan", "rewrite", "run_id", "storage", "table"]),
     (
         "clean",
         &["catalog", "clock", "commit", "error", "meta", "plan", "policy", "run_id", "storage", "table", "telemetry"],
@@ -61,6 +62,7 @@ const LAYERS: [(&str, &[&str]); 30] = [
             "clean",
             "clock",
             "commit",
+            "concurrent",
             "config",
             "error",
             "http_client",
