@@ -11,6 +11,7 @@ pub mod clean;
 pub mod cli;
 pub mod clock;
 pub mod commit;
+pub mod concurrent;
 pub mod config;
 pub mod daemon;
 pub mod error;

@@ -10,19 +10,20 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use futures::{StreamExt, stream};
+use futures::StreamExt;
 use iceberg::spec::{DataContentType, ManifestFile, SnapshotReference};
 use tracing::Instrument;
 
 use super::clocks::clock_apart;
 use super::deletion::{Deleter, Doomed, refresh, require_deletable};
 use super::ownership::{compare_with_neighbours, read_metadata};
-use super::reachable::{READS, Reachable, entries_of, manifests_of};
+use super::reachable::Reachable;
 use super::report::{ExpireOutcome, ExpireReport, FileKind, Refused, Tally};
 use crate::catalog::TableHandle;
 use crate::clock::{Clock, Stopwatch};
 use crate::commit::{CommitContext, CommitResult, commit_expire};
 use crate::error::{Error, ErrorKind, Result};
+use crate::meta::snapshot::{manifests_of, paths_of};
 use crate::plan::ExpirePlan;
 use crate::plan::expire_snapshots::rebase;
 use crate::storage::delete_files::Proof;
@@ -276,12 +277,7 @@ impl Candidates {
         retained: &Reachable,
     ) -> Result<Vec<ManifestFile>> {
         let (mut lists, mut seen, mut manifests) = (PathSet::default(), PathSet::default(), Vec::new());
-        let mut read = stream::iter(snapshots)
-            .map(|s| {
-                let store = table.store.clone();
-                async move { (s.clone(), manifests_of(store, s).await) }
-            })
-            .buffer_unordered(READS);
+        let mut read = manifests_of(&table.store, snapshots);
         while let Some((snapshot, found)) = read.next().await {
             let Some((found, bytes)) = tolerate(found)? else {
                 self.not_followed.add(0);
@@ -312,7 +308,7 @@ impl Candidates {
         retained: &Reachable,
     ) -> Result<()> {
         let mut seen = PathSet::default();
-        let mut read = stream::iter(manifests).map(|m| entries_of(table.store.clone(), m)).buffer_unordered(READS);
+        let mut read = paths_of(&table.store, manifests);
         while let Some(result) = read.next().await {
             let room = CONTENT_FILES_PER_RUN.saturating_sub(self.content_files);
             let followed = tolerate(result)?.filter(|(_, entries)| entries.len() <= room);

@@ -11,10 +11,11 @@ use serde::Deserialize;
 use uuid::Uuid;
 
 use super::ownership::read_metadata;
-use super::reachable::{READS, Reachable, entries_of};
+use super::reachable::Reachable;
 use crate::catalog::TableHandle;
 use crate::error::Result;
 use crate::meta::read_manifest_list_at;
+use crate::meta::snapshot::{READS, paths_of};
 use crate::table::ListedFile;
 use crate::table::file_names::WriterProgress;
 use crate::table::path_set::{Fingerprint, PathSet};
@@ -141,7 +142,7 @@ impl OnceReferenced {
             }
         }
         drop(read);
-        let mut read = stream::iter(manifests).map(|m| entries_of(table.store.clone(), m)).buffer_unordered(READS);
+        let mut read = paths_of(&table.store, manifests);
         while let Some(result) = read.next().await {
             for entry in result.map(|(_, entries)| entries).unwrap_or_default() {
                 self.files.insert(&entry.file_path)?;

@@ -5,15 +5,16 @@
 use std::hash::BuildHasher;
 
 use foldhash::quality::FixedState;
-use futures::{StreamExt, stream};
+use futures::StreamExt;
 use hashbrown::HashSet;
 
 use super::judged::JudgedGarbage;
-use super::reachable::{READS, entries_of, manifests_of};
 use super::referenced::References;
 use super::report::{OrphanError, OrphanReport, Refused};
 use crate::catalog::TableHandle;
 use crate::error::Result;
+use crate::meta::read_manifests_of;
+use crate::meta::snapshot::paths_of;
 use crate::plan::remove_orphan_files::KeepReason;
 use crate::storage::StoreRef;
 use crate::table::FileIdentity;
@@ -185,7 +186,7 @@ async fn other_name(table: &TableHandle, path: &str) -> Option<String> {
     }
     let (mut seen, mut manifests) = (PathSet::default(), Vec::new());
     for snapshot in loaded.metadata.snapshots() {
-        for manifest in manifests_of(table.store.clone(), snapshot.clone()).await.ok()?.0 {
+        for manifest in read_manifests_of(table.store.as_ref(), snapshot).await.ok()?.0 {
             if seen.insert(&manifest.manifest_path).ok()? {
                 manifests.push(manifest);
             }
@@ -194,7 +195,7 @@ async fn other_name(table: &TableHandle, path: &str) -> Option<String> {
     if let Some(found) = alike.find(manifests.iter().map(|m| m.manifest_path.clone()).collect()).await {
         return Some(found);
     }
-    let mut read = stream::iter(manifests).map(|m| entries_of(table.store.clone(), m)).buffer_unordered(READS);
+    let mut read = paths_of(&table.store, manifests);
     while let Some(entries) = read.next().await {
         let live = entries.ok()?.1.into_iter().filter(|e| e.live).map(|e| e.file_path.to_string());
         if let Some(found) = alike.find(live.collect()).await {

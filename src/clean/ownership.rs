@@ -9,10 +9,10 @@ use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 use super::listing::Choice;
-use super::reachable::READS;
 use super::referenced::Unreferenced;
 use super::report::{OrphanError, Refused};
 use crate::error::{Context, Error, ErrorKind, Result};
+use crate::meta::snapshot::READS;
 use crate::storage::{Store, StoreRef};
 use crate::table::ListedFile;
 use crate::table::LoadedTable;

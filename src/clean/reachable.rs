@@ -3,46 +3,21 @@
 
 use std::sync::Arc;
 
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, TryStreamExt};
 use iceberg::spec::ManifestFile;
 
 use super::other_names::{Likeness, OtherNames, identities_of};
-use crate::error::{Context, Result};
-use crate::meta::{PathEntry, read_all_manifest_paths, read_manifests_of};
+use crate::error::Result;
+use crate::meta::PathEntry;
+use crate::meta::snapshot::{READS, manifests_of, paths_of};
 use crate::storage::StoreRef;
 use crate::table::FileIdentity;
+use crate::table::LoadedTable;
 use crate::table::file_names::{WriterProgress, checksum_subject};
 use crate::table::path::{CanonicalPath, is_local};
 use crate::table::path_set::{Fingerprint, PathSet};
 use crate::table::references::{metadata_files, statistics_files};
 use crate::table::scope::Scope;
-use crate::table::{LoadedTable, SnapshotRef};
-
-/// Lists or manifests read at the same time.
-pub(super) const READS: usize = 8;
-
-/// The manifests of a snapshot, and the bytes of the list that names them; 0 if it names them itself.
-pub(super) async fn manifests_of(store: StoreRef, snapshot: SnapshotRef) -> Result<(Vec<ManifestFile>, u64)> {
-    let read = read_manifests_of(store.as_ref(), &snapshot).await;
-    read.context(|| format!("read the manifest list of snapshot {}", snapshot.snapshot_id()))
-}
-
-/// The files of a manifest, also those that it only says have left.
-pub(super) async fn entries_of(store: StoreRef, manifest: ManifestFile) -> Result<(ManifestFile, Vec<PathEntry>)> {
-    let entries = read_all_manifest_paths(store.as_ref(), &manifest).await?;
-    Ok((manifest, entries))
-}
-
-/// The same, and what these files are on their store, as far as it gives files several paths.
-async fn identified(
-    store: StoreRef,
-    manifest: ManifestFile,
-) -> Result<(ManifestFile, Vec<PathEntry>, Vec<FileIdentity>)> {
-    let (manifest, entries) = entries_of(store.clone(), manifest).await?;
-    let live = entries.iter().filter(|e| e.live).map(|e| e.file_path.as_ref());
-    let found = identities_of(&store, live.chain([manifest.manifest_path.as_str()])).await?;
-    Ok((manifest, entries, found.into_iter().flatten().collect()))
-}
 
 /// The key of a path without scheme and authority.
 pub(super) fn key_of(path: &CanonicalPath) -> &str {
@@ -145,13 +120,9 @@ impl Reachable {
             self.names.note_identity(identity);
         }
         let mut manifests = Vec::new();
-        let mut read = stream::iter(lists)
-            .map(|s| {
-                let store = store.clone();
-                async move { manifests_of(store, s.clone()).await.map(|(m, _)| (s, m)) }
-            })
-            .buffer_unordered(READS);
-        while let Some((snapshot, found)) = read.try_next().await? {
+        let mut read = manifests_of(store, lists);
+        while let Some((snapshot, found)) = read.next().await {
+            let (found, _) = found?;
             if !snapshot.manifest_list().is_empty() {
                 self.add(snapshot.manifest_list(), None)?;
             }
@@ -166,7 +137,15 @@ impl Reachable {
     }
 
     async fn with_manifests(mut self, store: &StoreRef, manifests: Vec<ManifestFile>) -> Result<Self> {
-        let mut read = stream::iter(manifests).map(|m| identified(store.clone(), m)).buffer_unordered(READS);
+        let identified = |(manifest, entries): (ManifestFile, Vec<PathEntry>)| {
+            let store = store.clone();
+            async move {
+                let live = entries.iter().filter(|e| e.live).map(|e| e.file_path.as_ref());
+                let found = identities_of(&store, live.chain([manifest.manifest_path.as_str()])).await?;
+                Ok((manifest, entries, found.into_iter().flatten().collect::<Vec<_>>()))
+            }
+        };
+        let mut read = paths_of(store, manifests).map_ok(identified).try_buffer_unordered(READS);
         while let Some((manifest, entries, identities)) = read.try_next().await? {
             self.add(&manifest.manifest_path, None)?;
             identities.into_iter().for_each(|identity| self.names.note_identity(identity));

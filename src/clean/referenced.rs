@@ -1,14 +1,15 @@
 //! What refers to listed files, by metadata and checkpoints that are read after the listing.
 
-use futures::{StreamExt, stream};
+use futures::StreamExt;
 
 use super::deletion::grow;
 use super::listing::{ListedCandidate, OrphanListing};
 use super::other_names::{Likeness, OtherNames};
-use super::reachable::{READS, Reachable, entries_of};
+use super::reachable::Reachable;
 use super::report::OrphanReport;
 use crate::catalog::TableHandle;
 use crate::error::{ErrorKind, Result};
+use crate::meta::snapshot::paths_of;
 use crate::meta::unlisted_manifest;
 use crate::plan::remove_orphan_files::KeepReason;
 use crate::table::ListedFile;
@@ -46,12 +47,9 @@ impl References {
     pub(super) async fn read_after(listing: &OrphanListing, table: &TableHandle, reachable: Reachable) -> Result<Self> {
         let (mut checkpointed, mut checkpointed_names) = (PathSet::default(), OtherNames::default());
         let mut checkpoints_known = !listing.checkpoints_overflow;
-        let mut read = stream::iter(listing.checkpoints.clone())
-            .map(|f| {
-                let bytes = i64::try_from(f.size).unwrap_or(i64::MAX);
-                entries_of(table.store.clone(), unlisted_manifest(f.path, bytes, 0))
-            })
-            .buffer_unordered(READS);
+        let bytes = |file: &ListedFile| i64::try_from(file.size).unwrap_or(i64::MAX);
+        let checkpoint = |file: &ListedFile| unlisted_manifest(file.path.clone(), bytes(file), 0);
+        let mut read = paths_of(&table.store, listing.checkpoints.iter().map(checkpoint).collect());
         while let Some(result) = read.next().await {
             match result {
                 Ok((_, entries)) => {

@@ -11,7 +11,6 @@ use crate::daemon;
 use crate::error::Result;
 use crate::inspect::{TableStats, collect_stats};
 use crate::plan::sizes::Sizes;
-use crate::schedule::rewrite_data_files::INSPECT_CONCURRENCY;
 use crate::schedule::run_table::Subject;
 
 /// The numbers of one table.
@@ -31,7 +30,7 @@ pub(super) async fn inspect(config: Config, table: &str, json: bool, cancel: Can
     let subject = Subject::load(&parts.fleet, &name).await?;
     let loaded = &subject.table.loaded;
     let sizes = Sizes::resolve(&subject.resolved.policy.rewrite_data_files, loaded.metadata.properties())?;
-    let stats = collect_stats(&subject.table, &parts.env.manifests, sizes.min_bytes, INSPECT_CONCURRENCY).await?;
+    let stats = collect_stats(&subject.table, &parts.env.manifests, sizes.min_bytes).await?;
     if json {
         let (table, metadata_location) = (name.to_string(), loaded.metadata_location.as_str());
         print::json(&TableState { table, metadata_location, stats: &stats })?;

@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use iceberg::spec::{DataContentType, FormatVersion, ManifestContentType, ManifestFile};
+use iceberg::spec::{FormatVersion, ManifestContentType, ManifestFile};
 
 use super::StartSnapshot;
-use super::revalidate::{is_global, output_partitions};
+use super::revalidate::output_partitions;
 use crate::error::Result;
 use crate::meta::write::number;
 use crate::rewrite::RewriteResult;
-use crate::table::delete_index::Nameable;
-use crate::table::{FileEntry, PartitionValues, TableState};
+use crate::table::delete_rule::without_target;
+use crate::table::{FileEntry, TableState};
 
 /// The change to a head.
 #[derive(Debug)]
@@ -33,7 +33,11 @@ pub(super) struct Change {
 /// Works out the change. `head` must have been found valid for `results`.
 pub(super) fn plan_change(head: &TableState, start: &StartSnapshot, results: &[RewriteResult]) -> Result<Change> {
     let removed_data: Vec<_> = results.iter().flat_map(|r| r.rewritten.iter().cloned()).collect();
-    let removed_deletes = dangling_deletes(head, start, results);
+    let replaced: HashSet<&str> = removed_data.iter().map(|f| f.file_path.as_ref()).collect();
+    let stay = head.data_files.iter().filter(|f| !replaced.contains(f.file_path.as_ref()));
+    let outputs = output_partitions(results);
+    let outputs = outputs.iter().map(|values| (values, start.sequence_number));
+    let removed_deletes = without_target(head.loaded.typed()?, stay, outputs, &head.delete_files);
     let removed: HashSet<Arc<str>> =
         removed_data.iter().chain(&removed_deletes).map(|file| file.file_path.clone()).collect();
     let mut live: HashMap<&str, usize> = HashMap::new();
@@ -113,58 +117,4 @@ fn manifests_to_merge<'a>(
         }
     }
     Ok(merged)
-}
-
-/// Delete files that apply to no live data file once the rewrite is in. When in doubt a file is kept.
-///
-/// Position deletes apply to data of their own spec and partition with at most their sequence number, equality deletes to data
-/// with a strictly smaller one: of their spec and partition, or of the whole table if their spec is unpartitioned. For equality
-/// deletes outputs count with the sequence number of the start. No position delete can name an output, whose path nobody knew
-/// before this commit, nor any other file that was added after the delete file.
-fn dangling_deletes(head: &TableState, start: &StartSnapshot, results: &[RewriteResult]) -> Vec<Arc<FileEntry>> {
-    if head.delete_files.is_empty() {
-        return Vec::new();
-    }
-    let replaced: HashSet<&str> = results.iter().flat_map(|r| &r.rewritten).map(|f| f.file_path.as_ref()).collect();
-    let mut by_path: HashMap<&str, i64> = HashMap::new();
-    let mut by_partition: HashMap<(i32, &PartitionValues), i64> = HashMap::new();
-    let mut named: HashMap<(i32, &PartitionValues), Nameable> = HashMap::new();
-    let mut overall: Option<i64> = None;
-    let stay = head.data_files.iter().filter(|f| !replaced.contains(f.file_path.as_ref()));
-    for file in stay.clone() {
-        named.entry((file.partition.spec_id, &file.partition.values)).or_default().add(file);
-        by_path.insert(file.file_path.as_ref(), file.data_sequence_number);
-    }
-    let stay = stay.map(|f| (f.partition.spec_id, &f.partition.values, f.data_sequence_number));
-    let outputs = output_partitions(results);
-    let outputs = outputs.iter().map(|values| (start.default_spec_id, values, start.sequence_number));
-    for (spec_id, values, sequence) in stay.chain(outputs) {
-        by_partition.entry((spec_id, values)).and_modify(|min| *min = sequence.min(*min)).or_insert(sequence);
-        overall = Some(overall.map_or(sequence, |min| min.min(sequence)));
-    }
-    let applies = |delete: &FileEntry| {
-        let sequence = delete.data_sequence_number;
-        let partition = (delete.partition.spec_id, &delete.partition.values);
-        let of_partition = by_partition.get(&partition).copied();
-        match delete.content {
-            DataContentType::PositionDeletes => match &delete.referenced_data_file {
-                Some(path) => by_path.get(path.as_ref()).is_some_and(|data| sequence >= *data),
-                None => named.get(&partition).is_some_and(|files| files.may_be_named_by(delete)),
-            },
-            DataContentType::EqualityDeletes if is_global(head, delete.partition.spec_id) => {
-                overall.is_some_and(|min| sequence > min)
-            }
-            DataContentType::EqualityDeletes => of_partition.is_some_and(|min| sequence > min),
-            DataContentType::Data => true,
-        }
-    };
-    // Entries leave by their path, so one that is live twice stays: which of the two is meant, nobody knows.
-    let mut live: HashMap<&str, usize> = HashMap::with_capacity(head.delete_files.len());
-    for file in head.data_files.iter().chain(&head.delete_files) {
-        *live.entry(file.file_path.as_ref()).or_default() += 1;
-    }
-    let is_single = |file: &FileEntry| live.get(file.file_path.as_ref()) == Some(&1);
-    // Deletion vectors are not handled by this version: they stay. So does what contradicts itself.
-    let is_clear = |file: &FileEntry| !file.is_deletion_vector() && file.fault.is_none() && is_single(file);
-    head.delete_files.iter().filter(|f| is_clear(f) && !applies(f)).cloned().collect()
 }

@@ -1,10 +1,10 @@
 //! The `replace` snapshot of a rewrite: refresh, revalidate, write metadata files, ask the catalog, settle.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use futures::{StreamExt, TryStreamExt};
-use iceberg::spec::{DataContentType, DataFile, ManifestContentType, ManifestFile, Operation, Summary};
+use futures::TryStreamExt;
+use iceberg::spec::{DataFile, ManifestContentType, ManifestFile, Operation, Summary};
 use iceberg::{TableRequirement, TableUpdate};
 
 use super::change::{Change, plan_change};
@@ -14,20 +14,16 @@ use super::{CommitContext, CommitResult, Committed, StartSnapshot, may_send};
 use crate::catalog::CommitOutcome;
 use crate::catalog::TableHandle;
 use crate::clock::{Clock, Deadline, snapshot_id};
+use crate::concurrent::concurrent;
 use crate::error::{Error, ErrorKind, Result};
+use crate::meta::snapshot::{READS, SnapshotReader};
 use crate::meta::splice::splice;
-use crate::meta::{
-    SnapshotIdentity, SnapshotWriter, SummaryBuilder, head_requirements, head_updates, new_snapshot, read_manifest,
-    read_manifest_list,
-};
+use crate::meta::{SnapshotIdentity, SnapshotWriter, SummaryBuilder, head_requirements, head_updates, new_snapshot};
 use crate::rewrite::RewriteResult;
 use crate::run_id::{SUMMARY_ACTION, SUMMARY_RUN_ID};
 use crate::storage::delete_files::{Proof, delete_files};
-use crate::table::{FileEntry, TableState, name_referenced_files};
-use crate::table::{LoadedTable, Snapshot, SnapshotRef};
-
-/// Manifests read side by side.
-const READS: usize = 8;
+use crate::table::LoadedTable;
+use crate::table::TableState;
 
 /// Commits finished rewrites, made from `start`, as one `replace` snapshot on `main`.
 ///
@@ -94,8 +90,7 @@ struct Commit<'a> {
     until: Option<Deadline>,
     /// The same for all attempts: at most one can be in the table, and it is found by this.
     snapshot_id: i64,
-    /// Entries by manifest path; manifests are immutable.
-    manifests: HashMap<String, Vec<Arc<FileEntry>>>,
+    reader: SnapshotReader,
     reusable: Option<Reusable>,
     attempts: Vec<Attempt>,
     written: Vec<String>,
@@ -123,7 +118,7 @@ impl<'a> Commit<'a> {
             clock,
             until: ctx.until(clock),
             snapshot_id: snapshot_id(clock.uuid()),
-            manifests: HashMap::new(),
+            reader: SnapshotReader::default(),
             reusable: None,
             attempts: Vec::new(),
             written: Vec::new(),
@@ -256,9 +251,9 @@ impl<'a> Commit<'a> {
         let loaded = self.table.loaded.clone();
         let head = loaded.current_snapshot().cloned();
         let head = head.ok_or_else(|| Error::new(ErrorKind::Conflict, "the table has no current snapshot any more"))?;
-        let state = self.load_state(&loaded, head).await?;
+        let state = self.reader.state(&self.table.store, &loaded, head).await?;
         let start_deletes = match loaded.metadata.snapshot_by_id(self.start.snapshot_id) {
-            Some(start) => self.load_deletes(&loaded, start).await?,
+            Some(start) => self.reader.delete_files(&self.table.store, &loaded, start).await?,
             None => Vec::new(),
         };
         if revalidate(&state, self.start, &start_deletes, self.results)? == Verdict::AlreadyCommitted {
@@ -292,8 +287,7 @@ impl<'a> Commit<'a> {
         let outputs = outputs.map(|file| (file.file_path().to_owned(), Some(file.file_size_in_bytes())));
         let manifests = self.reusable.iter().flat_map(|r| r.added.iter().chain(&r.spliced));
         let manifests = manifests.map(|m| (m.manifest_path.clone(), u64::try_from(m.manifest_length).ok()));
-        let looks: Vec<_> = outputs.chain(manifests).map(|(path, bytes)| self.require_file(path, bytes)).collect();
-        futures::stream::iter(looks).buffer_unordered(READS).try_collect().await
+        concurrent(READS, outputs.chain(manifests), |(path, bytes)| self.require_file(path, bytes)).try_collect().await
     }
 
     async fn require_file(&self, path: String, bytes: Option<u64>) -> Result<()> {
@@ -307,42 +301,6 @@ impl<'a> Commit<'a> {
                 ))
             }
         }
-    }
-
-    /// Live files of a snapshot.
-    async fn load_state(&mut self, loaded: &Arc<LoadedTable>, snapshot: SnapshotRef) -> Result<TableState> {
-        let list = read_manifest_list(self.table.store.as_ref(), loaded, &snapshot).await?;
-        let entries = self.load_entries(loaded, &list).await?;
-        let (data_files, mut delete_files): (Vec<_>, Vec<_>) =
-            entries.into_iter().partition(|e| e.content == DataContentType::Data);
-        name_referenced_files(&data_files, &mut delete_files);
-        Ok(TableState { loaded: loaded.clone(), snapshot: Some(snapshot), manifests: list, data_files, delete_files })
-    }
-
-    /// Live delete files of a snapshot.
-    async fn load_deletes(&mut self, loaded: &Arc<LoadedTable>, snapshot: &Snapshot) -> Result<Vec<Arc<FileEntry>>> {
-        let mut list = read_manifest_list(self.table.store.as_ref(), loaded, snapshot).await?;
-        list.retain(|m| m.content == ManifestContentType::Deletes);
-        self.load_entries(loaded, &list).await
-    }
-
-    /// Live entries of manifests, each of which is read once.
-    async fn load_entries(&mut self, loaded: &Arc<LoadedTable>, list: &[ManifestFile]) -> Result<Vec<Arc<FileEntry>>> {
-        let missing = list.iter().filter(|m| !self.manifests.contains_key(&m.manifest_path)).cloned();
-        let missing: Vec<ManifestFile> = missing.collect();
-        let store = self.table.store.clone();
-        let reads = missing.into_iter().map(|manifest| {
-            let (store, loaded) = (store.clone(), loaded.clone());
-            async move {
-                let entries = read_manifest(store.as_ref(), &loaded, &manifest).await?;
-                Ok::<_, Error>((manifest.manifest_path, entries.into_iter().map(Arc::new).collect()))
-            }
-        });
-        // Collected first: a stream over a closure that borrows is not provably `Send`.
-        let reads: Vec<_> = reads.collect();
-        let read: Vec<_> = futures::stream::iter(reads).buffer_unordered(READS).try_collect().await?;
-        self.manifests.extend(read);
-        Ok(list.iter().filter_map(|m| self.manifests.get(&m.manifest_path)).flatten().cloned().collect())
     }
 
     async fn write(
@@ -455,7 +413,7 @@ impl<'a> Commit<'a> {
 
     fn outputs_live(&self) -> bool {
         let outputs: HashSet<_> = self.results.iter().flat_map(|r| &r.added).map(DataFile::file_path).collect();
-        self.manifests.values().any(|entries| entries.iter().any(|e| outputs.contains(e.file_path.as_ref())))
+        self.reader.all_files().any(|file| outputs.contains(file.file_path.as_ref()))
     }
 
     async fn committed(&mut self, table: TableHandle, snapshot_id: Option<i64>) -> CommitResult {

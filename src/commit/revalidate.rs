@@ -12,6 +12,7 @@ use iceberg::spec::{DataContentType, DataFile};
 use super::StartSnapshot;
 use crate::error::{Error, ErrorKind, Result};
 use crate::rewrite::RewriteResult;
+use crate::table::delete_rule::{DeleteScope, DeleteTargets};
 use crate::table::{FileEntry, PartitionValues, TableState};
 
 /// The answer for a rewrite that can go on.
@@ -88,8 +89,7 @@ pub(super) fn revalidate(
     check_history(head, start)?;
     check_inputs(&live, start, results)?;
     check_partitions(start, results)?;
-    let inputs = Inputs::of(head, results);
-    check_deletes(head, start, start_deletes, &inputs)?;
+    check_deletes(head, start, start_deletes, results)?;
     check_moved_rows(head, start, results)?;
     Ok(Verdict::Valid)
 }
@@ -209,85 +209,38 @@ pub(super) fn output_partitions<'a>(results: impl IntoIterator<Item = &'a Rewrit
     results.into_iter().flat_map(|r| &r.added).map(|f| f.partition().clone().into()).collect()
 }
 
-/// What deletes can apply to: sequence numbers of inputs by path, and the smallest by partition and overall.
-struct Inputs<'a> {
-    head: &'a TableState,
-    paths: HashMap<&'a str, i64>,
-    partitions: HashMap<(i32, &'a PartitionValues), i64>,
-    min_sequence: i64,
-}
-
-impl<'a> Inputs<'a> {
-    fn of(head: &'a TableState, results: &'a [RewriteResult]) -> Self {
-        let mut inputs = Self { head, paths: HashMap::new(), partitions: HashMap::new(), min_sequence: i64::MAX };
-        for file in results.iter().flat_map(|r| &r.rewritten) {
-            let sequence = file.data_sequence_number;
-            inputs.paths.insert(file.file_path.as_ref(), sequence);
-            let of_partition = inputs.partitions.entry((file.partition.spec_id, &file.partition.values));
-            of_partition.and_modify(|min| *min = sequence.min(*min)).or_insert(sequence);
-            inputs.min_sequence = inputs.min_sequence.min(sequence);
-        }
-        inputs
-    }
-
-    fn begins_a_path(&self, bound: &str) -> bool {
-        self.paths.keys().any(|path| path.starts_with(bound))
-    }
-
-    /// Whether a delete file may change what readers see of an input: by sequence number, and by path, partition or, for
-    /// equality deletes of an unpartitioned spec, everywhere.
-    fn may_be_hit_by(&self, delete: &FileEntry) -> bool {
-        let of_partition = self.partitions.get(&(delete.partition.spec_id, &delete.partition.values)).copied();
-        let oldest = match delete.content {
-            DataContentType::PositionDeletes => match &delete.referenced_data_file {
-                Some(path) => self.paths.get(path.as_ref()).copied(),
-                // Of a delete file that has left the table it is not known whether its bound was cut.
-                None if delete.path_bound.as_ref().is_some_and(|bound| !self.begins_a_path(bound)) => None,
-                None => of_partition,
-            },
-            DataContentType::EqualityDeletes if is_global(self.head, delete.partition.spec_id) => {
-                Some(self.min_sequence)
-            }
-            DataContentType::EqualityDeletes => of_partition,
-            DataContentType::Data => return true,
-        };
-        let equality = delete.content == DataContentType::EqualityDeletes;
-        oldest.is_some_and(|data| match equality {
-            true => delete.data_sequence_number > data,
-            false => delete.data_sequence_number >= data,
-        })
-    }
-}
-
-/// Equality deletes of an unpartitioned spec apply to every partition of every spec.
-pub(super) fn is_global(state: &TableState, spec_id: i32) -> bool {
-    let specs = state.loaded.typed().ok();
-    specs.and_then(|specs| specs.partition_spec_by_id(spec_id)).is_none_or(|spec| spec.is_unpartitioned())
-}
-
 /// The deletes that can hit an input must be those of the start, but for newer equality deletes.
 fn check_deletes(
     head: &TableState,
     start: &StartSnapshot,
     start_deletes: &[Arc<FileEntry>],
-    inputs: &Inputs<'_>,
+    results: &[RewriteResult],
 ) -> Result<()> {
     fn key(file: &FileEntry) -> (&str, Option<i64>, i64) {
         (file.file_path.as_ref(), file.content_offset, file.data_sequence_number)
     }
+    let metadata = head.loaded.typed()?;
+    let mut inputs = DeleteTargets::of_deletes(head.delete_files.iter().chain(start_deletes));
+    results.iter().flat_map(|r| &r.rewritten).for_each(|file| inputs.add(file));
+    let names_an_input = |delete: &FileEntry| match (&delete.referenced_data_file, &delete.path_bound) {
+        // Of a delete file that has left the table it is not known whether its bound was cut.
+        (None, Some(bound)) => results.iter().flat_map(|r| &r.rewritten).any(|f| f.file_path.starts_with(&**bound)),
+        _ => true,
+    };
+    let may_hit = |delete: &FileEntry| inputs.may_be_hit_by(delete, metadata) && names_an_input(delete);
     let before: HashSet<_> = start_deletes.iter().map(|f| key(f)).collect();
     let now: HashSet<_> = head.delete_files.iter().map(|f| key(f)).collect();
     let newer =
         |f: &FileEntry| f.content == DataContentType::EqualityDeletes && f.data_sequence_number > start.sequence_number;
     let appeared = head.delete_files.iter().filter(|f| !before.contains(&key(f)) && !newer(f));
-    if let Some(file) = appeared.into_iter().find(|f| inputs.may_be_hit_by(f)) {
+    if let Some(file) = appeared.into_iter().find(|f| may_hit(f)) {
         let (path, id) = (&file.file_path, file.snapshot_id);
         return Err(conflict(format!(
             "delete file {path} of snapshot {id} may apply to an input and came after the start"
         )));
     }
     let gone = start_deletes.iter().filter(|f| !now.contains(&key(f)));
-    if let Some(file) = gone.into_iter().find(|f| inputs.may_be_hit_by(f)) {
+    if let Some(file) = gone.into_iter().find(|f| may_hit(f)) {
         let path = &file.file_path;
         return Err(conflict(format!("delete file {path} was applied to an input and has since left the table")));
     }
@@ -301,12 +254,14 @@ fn check_moved_rows(head: &TableState, start: &StartSnapshot, results: &[Rewrite
     let outputs = output_partitions(moved());
     let mut places: HashSet<(i32, &PartitionValues)> = outputs.iter().map(|v| (start.default_spec_id, v)).collect();
     places.extend(moved().flat_map(|r| &r.rewritten).map(|f| (f.partition.spec_id, &f.partition.values)));
-    let hit = head.delete_files.iter().find(|f| {
-        f.content == DataContentType::EqualityDeletes
-            && f.data_sequence_number > start.sequence_number
-            && !is_global(head, f.partition.spec_id)
-            && places.contains(&(f.partition.spec_id, &f.partition.values))
-    });
+    let metadata = head.loaded.typed()?;
+    let tells_apart = |f: &FileEntry| match DeleteScope::of(f, metadata) {
+        DeleteScope::Partition(partition) => places.contains(&(partition.spec_id, &partition.values)),
+        DeleteScope::Table | DeleteScope::DataFile(_) => false,
+    };
+    let newer =
+        |f: &FileEntry| f.content == DataContentType::EqualityDeletes && f.data_sequence_number > start.sequence_number;
+    let hit = head.delete_files.iter().find(|f| newer(f) && tells_apart(f));
     match hit {
         None => Ok(()),
         Some(file) => Err(conflict(format!(

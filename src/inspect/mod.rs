@@ -1,5 +1,5 @@
-//! Catalog and manifests -> [`crate::table::TableState`] and [`TableStats`]. Reads only; bounded concurrency; manifests are
-//! immutable, so each is read once and its summary kept.
+//! Catalog and manifests -> [`crate::table::TableState`] and [`TableStats`]. Reads only; manifests are immutable, so each is read once and its
+//! summary kept.
 
 mod cache;
 mod sizes;
@@ -9,8 +9,8 @@ mod summary;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use futures::stream::{self, StreamExt, TryStreamExt};
-use iceberg::spec::{ManifestContentType, ManifestFile};
+use futures::TryStreamExt;
+use iceberg::spec::ManifestFile;
 
 pub use cache::ManifestCache;
 pub use sizes::{SIZE_BOUNDS, SizeBucket, SizeHistogram};
@@ -19,10 +19,11 @@ use stats::StatsBuilder;
 use summary::ManifestSummary;
 
 use crate::catalog::TableHandle;
+use crate::concurrent::concurrent;
 use crate::error::Result;
 use crate::meta;
-use crate::table::SnapshotRef;
-use crate::table::{FileEntry, PartitionTuple, TableState, name_referenced_files};
+use crate::meta::snapshot::{READS, SnapshotReader};
+use crate::table::{SnapshotRef, TableState};
 
 /// A table's health in numbers, as metrics, `inspect` and the page show it.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize, utoipa::ToSchema)]
@@ -74,72 +75,41 @@ impl TableStats {
     }
 }
 
-/// The table's live files as of the snapshot that `table` was loaded with, in manifest order. Up to `concurrency` manifests are
-/// read at a time; what they hold is summarised into `cache` on the way.
-///
-/// Errors are those of reading manifests; one bad manifest fails the whole, since a state with files missing would lose rows.
-pub async fn inspect_table(table: &TableHandle, cache: &ManifestCache, concurrency: usize) -> Result<TableState> {
+/// The table's live files as of the snapshot that `table` was loaded with, in manifest order. What its manifests hold is
+/// summarised into `cache` on the way.
+pub async fn inspect_table(table: &TableHandle, cache: &ManifestCache) -> Result<TableState> {
     let loaded = table.loaded.clone();
-    let snapshot = loaded.current_snapshot().cloned();
-    let mut state =
-        TableState { loaded, snapshot, manifests: Vec::new(), data_files: Vec::new(), delete_files: Vec::new() };
-    let Some(snapshot) = &state.snapshot else {
-        return Ok(state);
+    let Some(snapshot) = loaded.current_snapshot().cloned() else {
+        let (manifests, data_files, delete_files) = (Vec::new(), Vec::new(), Vec::new());
+        return Ok(TableState { loaded, snapshot: None, manifests, data_files, delete_files });
     };
-    state.manifests = meta::read_manifest_list(table.store.as_ref(), &table.loaded, snapshot).await?;
-    // Futures are collected first: a stream over a closure that borrows is not provably `Send`.
-    let reads = state.manifests.iter().map(|manifest| async move {
-        let entries = meta::read_manifest(table.store.as_ref(), &table.loaded, manifest).await?;
-        Ok::<_, crate::error::Error>((manifest, entries))
-    });
-    let mut reads = stream::iter(reads.collect::<Vec<_>>()).buffered(concurrency.max(1));
-    let mut partitions: HashSet<Arc<PartitionTuple>> = HashSet::new();
-    while let Some((manifest, entries)) = reads.try_next().await? {
+    let mut reader = SnapshotReader::default();
+    let state = reader.state(&table.store, &loaded, snapshot).await?;
+    for manifest in &state.manifests {
         if cache.summary(manifest).is_none() {
-            cache.put_summary(manifest, Arc::new(ManifestSummary::of(&entries)));
+            let files = reader.files_of(manifest).iter().map(Arc::as_ref);
+            cache.put_summary(manifest, Arc::new(ManifestSummary::of(files)));
         }
-        let is_data = manifest.content == ManifestContentType::Data;
-        let files = if is_data { &mut state.data_files } else { &mut state.delete_files };
-        files.extend(entries.into_iter().map(|entry| Arc::new(shared(entry, &mut partitions))));
     }
-    drop(reads);
-    name_referenced_files(&state.data_files, &mut state.delete_files);
     Ok(state)
-}
-
-/// The same entry with its partition shared between manifests.
-fn shared(mut entry: FileEntry, partitions: &mut HashSet<Arc<PartitionTuple>>) -> FileEntry {
-    match partitions.get(&entry.partition) {
-        Some(known) => entry.partition = known.clone(),
-        None => {
-            partitions.insert(entry.partition.clone());
-        }
-    }
-    entry
 }
 
 /// Statistics of the current snapshot and of everything that retained snapshots reach. `min_file_size_bytes` is the policy's:
 /// smaller data files count as small. Reads only manifest lists and manifests that `cache` does not hold.
-pub async fn collect_stats(
-    table: &TableHandle,
-    cache: &ManifestCache,
-    min_file_size_bytes: u64,
-    concurrency: usize,
-) -> Result<TableStats> {
+pub async fn collect_stats(table: &TableHandle, cache: &ManifestCache, min_file_size_bytes: u64) -> Result<TableStats> {
     let metadata = &table.loaded.metadata;
     let mut builder = StatsBuilder::new(min_file_size_bytes);
     let current: HashSet<Arc<str>> = match metadata.current_snapshot() {
         Some(snapshot) => list(table, cache, snapshot).await?.iter().map(|m| m.manifest_path.as_str().into()).collect(),
         None => HashSet::new(),
     };
-    let lists: Vec<_> = metadata.snapshots().map(|snapshot| list(table, cache, snapshot)).collect();
-    let lists: Vec<_> = stream::iter(lists).buffer_unordered(concurrency.max(1)).try_collect().await?;
+    let lists = concurrent(READS, metadata.snapshots(), |snapshot| list(table, cache, snapshot));
+    let lists: Vec<_> = lists.try_collect().await?;
     let mut manifests: HashMap<&str, &ManifestFile> = HashMap::new();
     for manifest in lists.iter().flat_map(|list| list.iter()) {
         manifests.entry(&manifest.manifest_path).or_insert(manifest);
     }
-    let summaries = manifests.into_values().map(|manifest| summarised(table, cache, manifest)).collect::<Vec<_>>();
-    let mut summaries = stream::iter(summaries).buffer_unordered(concurrency.max(1));
+    let mut summaries = concurrent(READS, manifests.into_values(), |manifest| summarised(table, cache, manifest));
     while let Some((manifest, summary)) = summaries.try_next().await? {
         builder.add_reachable(&summary);
         if current.contains(manifest.manifest_path.as_str()) {
@@ -155,7 +125,6 @@ pub async fn collect_partition_stats(
     table: &TableHandle,
     cache: &ManifestCache,
     top: usize,
-    concurrency: usize,
 ) -> Result<Vec<PartitionStats>> {
     let metadata = &table.loaded.metadata;
     let Some(snapshot) = metadata.current_snapshot() else {
@@ -163,20 +132,11 @@ pub async fn collect_partition_stats(
     };
     let manifests = list(table, cache, snapshot).await?;
     let mut builder = StatsBuilder::new(0);
-    let summaries = manifests.iter().map(|manifest| summarised(table, cache, manifest)).collect::<Vec<_>>();
-    let mut summaries = stream::iter(summaries).buffer_unordered(concurrency.max(1));
+    let mut summaries = concurrent(READS, manifests.iter(), |manifest| summarised(table, cache, manifest));
     while let Some((manifest, summary)) = summaries.try_next().await? {
         builder.add_current(manifest, &summary);
     }
     Ok(builder.largest_partitions(table.loaded.typed().ok().map(Arc::as_ref), top))
-}
-
-async fn summarised<'a>(
-    table: &TableHandle,
-    cache: &ManifestCache,
-    manifest: &'a ManifestFile,
-) -> Result<(&'a ManifestFile, Arc<ManifestSummary>)> {
-    Ok((manifest, summarise(table, cache, manifest).await?))
 }
 
 /// The manifests of a snapshot, from the cache or the store.
@@ -193,19 +153,19 @@ async fn list(table: &TableHandle, cache: &ManifestCache, snapshot: &SnapshotRef
     Ok(cache.put_list(path, manifests))
 }
 
-/// The summary of a manifest, from the cache or the store.
-async fn summarise(
+/// A manifest with its summary, from the cache or the store.
+async fn summarised<'a>(
     table: &TableHandle,
     cache: &ManifestCache,
-    manifest: &ManifestFile,
-) -> Result<Arc<ManifestSummary>> {
+    manifest: &'a ManifestFile,
+) -> Result<(&'a ManifestFile, Arc<ManifestSummary>)> {
     if let Some(summary) = cache.summary(manifest) {
-        return Ok(summary);
+        return Ok((manifest, summary));
     }
     let entries = meta::read_manifest(table.store.as_ref(), &table.loaded, manifest).await?;
     let summary = Arc::new(ManifestSummary::of(&entries));
     cache.put_summary(manifest, summary.clone());
-    Ok(summary)
+    Ok((manifest, summary))
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ pub(super) struct ManifestSummary {
 }
 
 impl ManifestSummary {
-    pub(super) fn of(entries: &[FileEntry]) -> Self {
+    pub(super) fn of<'a>(entries: impl IntoIterator<Item = &'a FileEntry>) -> Self {
         let mut summary = Self::default();
         let mut partitions: HashMap<&PartitionTuple, Counts> = HashMap::new();
         for entry in entries {

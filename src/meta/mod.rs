@@ -12,6 +12,7 @@ mod partition_summary;
 mod produce;
 mod read;
 mod schema;
+pub mod snapshot;
 pub(crate) mod splice;
 mod summary;
 pub(crate) mod write;

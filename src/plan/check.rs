@@ -1,5 +1,6 @@
 //! An independent judge of rewrite plans, run before one is executed. It shares no code with the planner and trusts nothing
-//! in the plan: a mistake in planning must not become a mistake in the table.
+//! in the plan: a mistake in planning must not become a mistake in the table. So it has its own model of which delete applies to
+//! which data file, beside the one rule of [`crate::table::delete_rule`] that everything else goes by.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -171,4 +172,92 @@ fn is_same(a: &FileEntry, b: &FileEntry) -> bool {
 
 fn ensure(holds: bool, fault: impl FnOnce() -> String) -> Result<()> {
     if holds { Ok(()) } else { Err(Error::internal(format!("rewrite plan: {}", fault()))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use iceberg::spec::{DataFileFormat, Literal};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::table::delete_rule::{DeleteTargets, may_hold_rows_of, tests::loaded};
+    use crate::table::{DeleteIndex, PartitionTuple};
+    use crate::testing::builder::file_entry;
+
+    /// Kind (0: data), data sequence number, how much later the file was added (6: nobody knows), spec, value, data file that
+    /// a delete names.
+    type Draft = (u8, i64, i64, i32, Option<i32>, prop::sample::Index);
+
+    fn state(drafts: &[Draft]) -> TableState {
+        let loaded = Arc::new(loaded());
+        let (mut data_files, mut delete_files) = (Vec::new(), Vec::new());
+        let mut with_vector = HashSet::new();
+        let entry = |number: usize, (_, sequence, later, spec_id, value, _): &Draft| {
+            let value = value.filter(|_| *spec_id > 1).map(Literal::int);
+            let values = if *spec_id == 0 { PartitionValues::empty() } else { [value].into_iter().collect() };
+            FileEntry {
+                data_sequence_number: *sequence,
+                file_sequence_number: (*later < 6).then_some(sequence + later),
+                partition: Arc::new(PartitionTuple { spec_id: *spec_id, values }),
+                ..file_entry(&format!("s3://b/t/data/{number}"), 1, 1)
+            }
+        };
+        for (number, draft) in drafts.iter().enumerate().filter(|(_, draft)| draft.0 == 0) {
+            data_files.push(Arc::new(entry(number, draft)));
+        }
+        for (number, draft) in drafts.iter().enumerate() {
+            let mut delete = entry(number, draft);
+            match draft.0 {
+                1 => (delete.content, delete.equality_ids) = (DataContentType::EqualityDeletes, vec![1]),
+                2 => delete.content = DataContentType::PositionDeletes,
+                3 | 4 if !data_files.is_empty() => {
+                    let named = draft.5.get(&data_files);
+                    delete.content = DataContentType::PositionDeletes;
+                    delete.partition = named.partition.clone();
+                    delete.referenced_data_file = Some(named.file_path.clone());
+                    if draft.0 == 4 && with_vector.insert(named.file_path.clone()) {
+                        delete.file_format = Some(DataFileFormat::Puffin);
+                        delete.data_sequence_number = delete.data_sequence_number.max(named.data_sequence_number);
+                    }
+                }
+                _ => continue,
+            }
+            delete_files.push(Arc::new(delete));
+        }
+        TableState { loaded, snapshot: None, manifests: Vec::new(), data_files, delete_files }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+
+        /// The rule that everything else goes by against the model of this judge, pair by pair.
+        #[test]
+        fn the_one_rule_of_deletes_agrees_with_this_model(
+            drafts in prop::collection::vec(
+                (0..5_u8, 0..6_i64, 0..7_i64, 0..4_i32, prop::option::of(0..2_i32), any::<prop::sample::Index>()), 0..30)
+        ) {
+            let state = state(&drafts);
+            let metadata = state.loaded.typed().expect("readable");
+            let (model, index) = (DeleteModel::new(&state).expect("typed"), DeleteIndex::build(metadata, &state.delete_files));
+            let index = index.expect("valid");
+            for file in &state.data_files {
+                let found = index.for_data_file(file).expect("valid");
+                prop_assert_eq!(found.len(), model.expected(file));
+                let found: HashSet<_> = found.iter().map(|delete| &delete.file_path).collect();
+                let mut alone = DeleteTargets::of_deletes(&state.delete_files);
+                alone.add(file);
+                for delete in &state.delete_files {
+                    let vector = model.vectors.contains(&*file.file_path) && !delete.is_deletion_vector();
+                    let replaced = vector && delete.content == DataContentType::PositionDeletes;
+                    let applies = model.applies(delete, file);
+                    prop_assert_eq!(found.contains(&delete.file_path), applies && !replaced, "{:?} {:?}", delete, file);
+                    // What may leave the table is judged by values alone, and keeps more.
+                    let same_spec = delete.partition.spec_id == file.partition.spec_id;
+                    let kept = alone.may_be_hit_by(delete, metadata);
+                    prop_assert!(kept || !applies || !may_hold_rows_of(delete, file), "{:?} {:?}", delete, file);
+                    prop_assert!(!kept || applies || !same_spec, "{:?} {:?}", delete, file);
+                }
+            }
+        }
+    }
 }

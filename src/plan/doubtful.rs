@@ -7,6 +7,7 @@ use std::sync::Arc;
 use iceberg::spec::{DataContentType, TableMetadata};
 
 use super::skips::{SkipReason, Skips};
+use crate::table::delete_rule::DeleteScope;
 use crate::table::{FileEntry, PartitionTuple, TableState};
 
 /// What is in doubt in a snapshot, and the deletes that are not.
@@ -61,19 +62,14 @@ impl<'a> Doubtful<'a> {
     fn doubt_delete(&mut self, delete: &'a FileEntry, metadata: &TableMetadata, reason: SkipReason) {
         let sequence = delete.data_sequence_number;
         let widen = |known: &mut (i64, SkipReason)| known.0 = known.0.max(sequence);
-        let spec = metadata.partition_spec_by_id(delete.partition.spec_id);
-        let names = delete.referenced_data_file.as_deref();
-        match (spec, delete.content, names) {
-            (Some(_), DataContentType::PositionDeletes, Some(path)) => {
+        match DeleteScope::of(delete, metadata) {
+            DeleteScope::DataFile(path) => {
                 self.by_path.entry(path).or_insert(reason);
             }
-            (Some(spec), DataContentType::EqualityDeletes, _) if !spec.is_unpartitioned() => {
-                self.in_partition.entry(&delete.partition).and_modify(widen).or_insert((sequence, reason));
+            DeleteScope::Partition(partition) => {
+                self.in_partition.entry(partition).and_modify(widen).or_insert((sequence, reason));
             }
-            (Some(_), DataContentType::PositionDeletes, None) if !delete.is_deletion_vector() => {
-                self.in_partition.entry(&delete.partition).and_modify(widen).or_insert((sequence, reason));
-            }
-            _ => widen(self.everywhere.get_or_insert((sequence, reason))),
+            DeleteScope::Table => widen(self.everywhere.get_or_insert((sequence, reason))),
         }
     }
 

@@ -54,7 +54,7 @@ use super::{FileGroup, RewritePlan, RewriteTask};
 use crate::error::{Error, ErrorKind, Result};
 use crate::policy::{RewriteDataFilesPolicy, RewriteJobOrder, TablePolicy};
 use crate::run_id::RunId;
-use crate::table::delete_index::{may_hold_rows_of, without_target};
+use crate::table::delete_rule::{may_hold_rows_of, without_target};
 use crate::table::supports::{self, FileLimit, unwritable_spec};
 use crate::table::{DeleteIndex, FileEntry, PartitionTuple, TableState};
 
@@ -116,7 +116,7 @@ pub fn plan_rewrite_data_files(
     let output_spec_id = metadata.default_partition_spec_id();
     plan.groups = bins.into_iter().map(|bin| group(bin, &sizes, output_spec_id)).collect();
     order(&mut plan.groups, options.rewrite_job_order);
-    plan.dangling_delete_files = without_target(metadata, &state.data_files, &doubtful.usable_deletes).len();
+    plan.dangling_delete_files = without_target(metadata, &state.data_files, [], &doubtful.usable_deletes).len();
     plan.skipped = skips.finish(Some(&sizes), options.min_input_files);
     Ok(plan)
 }

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
-use futures::{StreamExt, TryStreamExt};
+use futures::TryStreamExt;
 use iceberg::spec::{DataContentType, NestedField, NestedFieldRef, PrimitiveType, StructType, Type};
 use roaring::RoaringTreemap;
 
+use crate::concurrent::concurrent;
 use crate::error::{Error, Result};
 use crate::plan::FileGroup;
 use crate::rewrite::delete_mask::{EqualitySet, FileDeletes, GroupDeletes, KeyColumn, add_positions};
@@ -22,6 +23,7 @@ use crate::rewrite::schema::primitive_type;
 use crate::rewrite::scopes::{EqualityScope, ReadColumns};
 use crate::rewrite::{RewriteContext, on_blocking_thread};
 use crate::table::FileEntry;
+use crate::table::delete_rule::applies_by_sequence;
 
 /// Field ids of a position delete file's columns.
 const FILE_PATH_ID: i32 = 2_147_483_546;
@@ -67,8 +69,8 @@ fn position_files(group: &FileGroup) -> BTreeMap<Arc<str>, (Arc<FileEntry>, Vec<
     let mut files: BTreeMap<Arc<str>, (Arc<FileEntry>, Vec<usize>)> = BTreeMap::new();
     for (task_index, task) in group.tasks.iter().enumerate() {
         for file in task.delete_files.iter() {
-            let not_older = file.data_sequence_number >= task.data_file.data_sequence_number;
-            if file.content == DataContentType::PositionDeletes && not_older {
+            let applies = applies_by_sequence(file, task.data_file.data_sequence_number);
+            if file.content == DataContentType::PositionDeletes && applies {
                 files.entry(file.file_path.clone()).or_insert_with(|| (file.clone(), Vec::new())).1.push(task_index);
             }
         }
@@ -121,13 +123,12 @@ async fn load_positions(ctx: &RewriteContext, group: &FileGroup, deletes: &mut G
     let pos = NestedField::required(POS_ID, "pos", Type::Primitive(PrimitiveType::Long));
     let target =
         Arc::new(Target { fields: vec![Arc::new(path), Arc::new(pos)], own: 2, mapping: None, all_present: true });
-    let loads = position_files(group).into_values().map(|(file, tasks)| {
+    let files = position_files(group).into_values();
+    let mut loads = concurrent(CONCURRENT_READS, files, |(file, tasks)| {
         let wanted: HashMap<Arc<str>, usize> =
             tasks.iter().map(|t| (group.tasks[*t].data_file.file_path.clone(), *t)).collect();
         load_position_file(ctx, file, Arc::clone(&target), Arc::new(wanted))
     });
-    // Collected first: a stream over a closure that borrows is not provably `Send`.
-    let mut loads = futures::stream::iter(loads.collect::<Vec<_>>()).buffer_unordered(CONCURRENT_READS);
     while let Some(found) = loads.try_next().await? {
         for (task, positions) in found {
             deletes.files[task].positions |= positions;
@@ -172,11 +173,10 @@ async fn load_scope(ctx: &RewriteContext, scope: &EqualityScope, columns: &ReadC
     }
     let target = Arc::new(Target { own: fields.len(), fields, mapping: None, all_present: true });
     let in_file = Arc::new(in_file);
-    let loads = scope.files.iter().map(|file| {
+    let loads = concurrent(CONCURRENT_READS, &scope.files, |file| {
         load_equality_file(ctx, file.clone(), Arc::clone(&target), Arc::clone(&in_file), Arc::clone(&keys))
     });
-    let loads: Vec<_> = loads.collect();
-    futures::stream::iter(loads).buffer_unordered(CONCURRENT_READS).try_collect::<()>().await?;
+    loads.try_collect::<()>().await?;
     let keys = Arc::into_inner(keys).ok_or_else(|| Error::internal("a key set is still being filled"))?;
     let keys = keys.into_inner().map_err(|_| Error::internal("a thread panicked while filling a key set"))?;
     Ok(EqualitySet { columns: in_data, keys })

@@ -4,11 +4,12 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use futures::{StreamExt, TryStreamExt};
+use futures::TryStreamExt;
 use iceberg::spec::{DEFAULT_SCHEMA_NAME_MAPPING, NameMapping, Struct, TableMetadata};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+use crate::concurrent::concurrent;
 use crate::error::{Error, Result};
 use crate::plan::FileGroup;
 use crate::rewrite::check::{RowCounts, check_group, reconcile};
@@ -172,15 +173,13 @@ async fn open_large_files(
 ) -> Result<HashMap<usize, Arc<OpenFile>>> {
     let metadata = ctx.loaded.typed()?;
     let large = group.tasks.iter().enumerate().filter(|(_, t)| t.data_file.file_size_bytes > WHOLE_FILE_LIMIT);
-    let opening = large.map(|(task_index, task)| async move {
+    let opening = concurrent(CONCURRENT_FOOTERS, large, |(task_index, task)| async move {
         ctx.check_cancelled()?;
         let constants = partition_constants(metadata, &task.data_file.partition)?;
         let open = open_large(ctx.store.as_ref(), &task.data_file, target, &constants).await?;
         Ok::<_, Error>((task_index, Arc::new(open)))
     });
-    // Collected first: a stream over a closure that borrows is not provably `Send`.
-    let opening: Vec<_> = opening.collect();
-    futures::stream::iter(opening).buffer_unordered(CONCURRENT_FOOTERS).try_collect().await
+    opening.try_collect().await
 }
 
 /// Everything to read, in order.
@@ -266,9 +265,8 @@ async fn prove_partitions(ctx: &RewriteContext, group: &FileGroup, files: &[Writ
         files.iter().map(|f| &f.data_file).partition(|f| f.file_size_in_bytes() <= SMALL_OUTPUT);
     for (files, concurrency) in [(small, CONCURRENT_FOOTERS), (large, 1)] {
         ctx.check_cancelled()?;
-        let checks = files.into_iter().map(|file| Arc::clone(&proof).check(ctx.store.as_ref(), file, spec));
-        let checks: Vec<_> = checks.collect();
-        futures::stream::iter(checks).buffer_unordered(concurrency).try_collect::<()>().await?;
+        let checks = concurrent(concurrency, files, |file| Arc::clone(&proof).check(ctx.store.as_ref(), file, spec));
+        checks.try_collect::<()>().await?;
     }
     Ok(())
 }
@@ -281,11 +279,8 @@ async fn finish(
     files: Vec<WrittenFile>,
 ) -> Result<RewriteResult> {
     let schema = work.metadata.current_schema();
-    let verifying: Vec<_> = files.iter().map(|file| verify(ctx.store.as_ref(), &file.data_file, schema)).collect();
-    let written: u64 = futures::stream::iter(verifying)
-        .buffer_unordered(CONCURRENT_FOOTERS)
-        .try_fold(0, |sum, rows| async move { Ok(sum + rows) })
-        .await?;
+    let verifying = concurrent(CONCURRENT_FOOTERS, &files, |file| verify(ctx.store.as_ref(), &file.data_file, schema));
+    let written: u64 = verifying.try_fold(0, |sum, rows| async move { Ok(sum + rows) }).await?;
     let counts = RowCounts {
         listed: group.tasks.iter().map(|t| t.data_file.record_count).sum(),
         read: work.rows_read.load(Ordering::Relaxed),

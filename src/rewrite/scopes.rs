@@ -11,6 +11,7 @@ use iceberg::spec::{DataContentType, NestedField, NestedFieldRef, PrimitiveType,
 use crate::error::{Error, Result};
 use crate::plan::FileGroup;
 use crate::rewrite::delete_mask::KeyColumn;
+use crate::table::delete_rule::applies_by_sequence;
 use crate::table::{FileEntry, PartitionTuple};
 
 /// Delete files that are loaded into one key set.
@@ -30,8 +31,8 @@ pub(crate) fn equality_scopes(group: &FileGroup) -> Vec<EqualityScope> {
     let mut listed_by: HashMap<Arc<str>, BTreeSet<usize>> = HashMap::new();
     for (task_index, task) in group.tasks.iter().enumerate() {
         for file in task.delete_files.iter() {
-            let strictly_newer = file.data_sequence_number > task.data_file.data_sequence_number;
-            if file.content == DataContentType::EqualityDeletes && strictly_newer {
+            let applies = applies_by_sequence(file, task.data_file.data_sequence_number);
+            if file.content == DataContentType::EqualityDeletes && applies {
                 files.insert(file.file_path.clone(), file.clone());
                 listed_by.entry(file.file_path.clone()).or_default().insert(task_index);
             }

@@ -17,7 +17,6 @@ use crate::plan::sizes::Sizes;
 use crate::schedule::env::Env;
 use crate::schedule::fleet::Fleet;
 use crate::schedule::observer::{Event, Observer, TableEvent};
-use crate::schedule::rewrite_data_files::INSPECT_CONCURRENCY;
 use crate::schedule::run_table::Subject;
 use crate::schedule::settings::Settings;
 use crate::table::TableName;
@@ -121,8 +120,7 @@ impl Collector {
         let subject = Subject::load(fleet, name).await?;
         let collected = collect_of(&self.env, &subject).await?;
         // Its manifests were summarised just now.
-        let partitions =
-            collect_partition_stats(&subject.table, &self.env.manifests, PARTITIONS_MAX, INSPECT_CONCURRENCY).await?;
+        let partitions = collect_partition_stats(&subject.table, &self.env.manifests, PARTITIONS_MAX).await?;
         let at_ms = self.env.clock.now_ms();
         let looked = TableEvent::Looked { subject: &subject, collected: &collected, partitions: &partitions };
         self.tell_of(name, looked, at_ms);
@@ -165,6 +163,6 @@ pub async fn collect_of(env: &Env, subject: &Subject) -> Result<Collected> {
     let (table, policy) = (&subject.table, &subject.resolved.policy);
     let sizes = Sizes::resolve(&policy.rewrite_data_files, table.loaded.metadata.properties())?;
     let period = policy.schedule.period(env.clock.now_ms(), &policy.zone()?)?;
-    let stats = collect_stats(table, &env.manifests, sizes.min_bytes, INSPECT_CONCURRENCY).await?;
+    let stats = collect_stats(table, &env.manifests, sizes.min_bytes).await?;
     Ok(Collected { stats: stats.into(), target_file_size_bytes: sizes.target_bytes, period })
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{StreamExt, stream};
+use futures::StreamExt;
 use iceberg::{NamespaceIdent, TableIdent};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
@@ -13,6 +13,7 @@ use uuid::Uuid;
 use super::fleet::Member;
 use super::listing::{Listed, Unclear, list, table_is_gone};
 use crate::clean::{Needs, stores_named};
+use crate::concurrent::concurrent;
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::table::LoadedTable;
 use crate::table::TableName;
@@ -150,8 +151,7 @@ impl Known {
         let (hidden, missing): (Vec<_>, Vec<_>) =
             missing.into_iter().partition(|name| listed.unclear.iter().any(|unclear| unclear.may_hold(name)));
         listed.tables.extend(hidden);
-        let looks: Vec<_> = missing.into_iter().map(|name| self.still_there(name)).collect();
-        let mut looks = stream::iter(looks).buffer_unordered(LOOK_UP_CONCURRENCY);
+        let mut looks = concurrent(LOOK_UP_CONCURRENCY, missing, |name| self.still_there(name));
         while let Some((name, there)) = looks.next().await {
             match there {
                 Ok(false) => continue,

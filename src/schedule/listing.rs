@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use futures::{StreamExt, stream};
+use futures::StreamExt;
 use iceberg::{NamespaceIdent, TableIdent};
 
 use crate::catalog::Catalog;
+use crate::concurrent::concurrent;
 use crate::error::{Error, ErrorKind, Result};
 use crate::policy::TablePattern;
 use crate::table::TableName;
@@ -69,8 +70,8 @@ pub(super) async fn list(name: &str, catalog: &dyn Catalog) -> Result<Listed> {
     let mut seen: HashSet<NamespaceIdent> = open.iter().cloned().collect();
     let (mut any_children_told, mut unsupported) = (false, Vec::new());
     while !open.is_empty() {
-        let looks: Vec<_> = open.into_iter().map(|namespace| look_into(catalog, namespace)).collect();
-        let looks: Vec<Look> = stream::iter(looks).buffer_unordered(NAMESPACES_AT_ONCE).collect().await;
+        let looks = concurrent(NAMESPACES_AT_ONCE, open, |namespace| look_into(catalog, namespace));
+        let looks: Vec<Look> = looks.collect().await;
         open = Vec::new();
         for Look { namespace, children, tables } in looks {
             let unclear = |error| Unclear { catalog: name.to_owned(), namespace: Some(namespace.clone()), error };

@@ -20,6 +20,7 @@ use super::fleet::Fleet;
 use super::known::{Known, Look};
 use super::listing::Unclear;
 use crate::clean::{Elsewhere, NeighbourAnswer, Refused, Suspects};
+use crate::concurrent::concurrent;
 use crate::error::{Error, ErrorKind, Result};
 use crate::policy::TablePattern;
 use crate::table::TableName;
@@ -166,9 +167,7 @@ pub(super) async fn surroundings(catalogs: &Catalogs, own: Own<'_>) -> Surroundi
         let tables = listed.iter().flat_map(|listed| listed.tables.iter());
         others.extend(tables.filter(|other| *other != own.name).map(|other| (known.clone(), other.clone())));
     }
-    // Collected first: a stream over a closure that borrows is not provably `Send`.
-    let look_ups: Vec<_> = others.into_iter().map(place_of).collect();
-    let mut look_ups = stream::iter(look_ups).buffer_unordered(LOOKS_AT_ONCE);
+    let mut look_ups = concurrent(LOOKS_AT_ONCE, others, place_of);
     let mut directories = Vec::new();
     while let Some((name, place)) = look_ups.next().await {
         match place {

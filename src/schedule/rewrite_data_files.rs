@@ -32,9 +32,6 @@ use crate::schedule::run_time;
 use crate::storage::delete_files::{Proof, delete_files};
 use crate::telemetry::{self, phase_span};
 
-/// Manifests read at the same time while inspecting one table.
-pub(crate) const INSPECT_CONCURRENCY: usize = 16;
-
 const INSPECT: &str = Phase::Inspect.as_str();
 const PLAN: &str = Phase::Plan.as_str();
 const REWRITE: &str = Phase::Rewrite.as_str();
@@ -81,7 +78,7 @@ async fn plan_timed(
     if takes_all && !changed_since_last_rewrite(&table.loaded) {
         return Ok(Err("no new snapshot since the last compaction".into()));
     }
-    let state = inspect_table(table, &env.manifests, INSPECT_CONCURRENCY).instrument(phase_span!("inspect")).await;
+    let state = inspect_table(table, &env.manifests).instrument(phase_span!("inspect")).await;
     stopwatch.end(INSPECT);
     let state = state?;
     progress.enter(Phase::Plan);

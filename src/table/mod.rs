@@ -2,6 +2,7 @@
 
 pub mod commit_interval;
 pub mod delete_index;
+pub mod delete_rule;
 pub mod file;
 pub mod file_names;
 pub mod history;

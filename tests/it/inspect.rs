@@ -107,7 +107,7 @@ async fn table() -> (TableHandle, Noted) {
 async fn state_holds_the_live_files_of_the_current_snapshot() {
     let (table, store) = table().await;
     let cache = ManifestCache::new(1 << 20);
-    let state = inspect_table(&table, &cache, 4).await.expect("readable");
+    let state = inspect_table(&table, &cache).await.expect("readable");
     let names = |files: &[Arc<icewright::table::FileEntry>]| -> Vec<String> {
         files.iter().map(|f| f.file_path.rsplit('/').next().unwrap_or_default().to_string()).collect()
     };
@@ -122,7 +122,7 @@ async fn state_holds_the_live_files_of_the_current_snapshot() {
     );
     assert_eq!(store.reads(), ["m2.avro", "m3.avro", "snap-3.avro"]);
     // What was read for the state serves the statistics.
-    collect_stats(&table, &cache, 0, 4).await.expect("readable");
+    collect_stats(&table, &cache, 0).await.expect("readable");
     assert_eq!(store.reads(), ["m1.avro", "snap-1.avro", "snap-2.avro", "snap-3.avro"]);
 }
 
@@ -130,7 +130,7 @@ async fn state_holds_the_live_files_of_the_current_snapshot() {
 async fn stats_read_each_manifest_once() {
     let (table, store) = table().await;
     let cache = ManifestCache::new(1 << 20);
-    let stats = collect_stats(&table, &cache, 100, 4).await.expect("readable");
+    let stats = collect_stats(&table, &cache, 100).await.expect("readable");
     assert_eq!(store.reads(), ["m1.avro", "m2.avro", "m3.avro", "snap-1.avro", "snap-2.avro", "snap-3.avro"]);
     assert_eq!((stats.data_files, stats.data_file_bytes, stats.data_records, stats.small_data_files), (2, 390, 40, 1));
     assert_eq!((stats.equality_delete_files, stats.position_delete_files, stats.deletion_vectors), (1, 0, 0));
@@ -140,16 +140,16 @@ async fn stats_read_each_manifest_once() {
     assert!((stats.partition_records_rsd_ratio - 0.5).abs() < 1e-12);
     assert_eq!(stats.partition_bytes_mean.to_bits(), 195.0_f64.to_bits());
 
-    let again = collect_stats(&table, &cache, 100, 4).await.expect("readable");
+    let again = collect_stats(&table, &cache, 100).await.expect("readable");
     assert_eq!(again, stats);
-    let partitions = collect_partition_stats(&table, &cache, 1, 4).await.expect("readable");
+    let partitions = collect_partition_stats(&table, &cache, 1).await.expect("readable");
     assert_eq!(partitions.len(), 1);
     let largest = &partitions[0];
     assert_eq!((largest.partition.as_str(), largest.data_files, largest.data_file_bytes), ("region=2", 1, 300));
     assert!(store.reads().is_empty(), "everything was summarised before");
 
     let none = ManifestCache::new(0);
-    assert_eq!(collect_stats(&table, &none, 100, 1).await.expect("readable"), stats);
+    assert_eq!(collect_stats(&table, &none, 100).await.expect("readable"), stats);
     assert_eq!(store.reads().iter().filter(|path| path.starts_with('m')).count(), 3, "once, even without a cache");
 }
 
@@ -159,8 +159,8 @@ async fn a_missing_manifest_is_an_error() {
     let gone = Error::new(ErrorKind::NotFound, "read s3://b/t/metadata/m1.avro: no such file");
     store.store.inject_on("m1.avro", Operation::Read, 0..usize::MAX, StoreFault::Fail(gone));
     let cache = ManifestCache::new(1 << 20);
-    let error = collect_stats(&table, &cache, 0, 4).await.expect_err("m1 is gone");
+    let error = collect_stats(&table, &cache, 0).await.expect_err("m1 is gone");
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.to_string().contains("m1.avro"), "{error}");
-    inspect_table(&table, &cache, 4).await.expect("the current snapshot does not need it");
+    inspect_table(&table, &cache).await.expect("the current snapshot does not need it");
 }

@@ -8,7 +8,7 @@ use iceberg::spec::DataContentType;
 use icewright::error::ErrorKind;
 use icewright::plan::{RewritePlan, check_rewrite_plan, plan_rewrite_data_files};
 use icewright::policy::{RewriteDataFilesPolicy, RewriteJobOrder};
-use icewright::table::delete_index::{may_hold_rows_of, without_target};
+use icewright::table::delete_rule::{may_hold_rows_of, without_target};
 use icewright::table::{DeleteIndex, FileEntry, PartitionTuple};
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -136,7 +136,7 @@ proptest! {
 
     #[test]
     fn deletes_without_target_reach_nothing(world in worlds()) {
-        let gone = without_target(world.loaded().typed().expect("readable"), &world.data, &world.deletes);
+        let gone = without_target(world.loaded().typed().expect("readable"), &world.data, [], &world.deletes);
         for delete in &world.deletes {
             let is_gone = gone.iter().any(|other| other.file_path == delete.file_path);
             let reaches = |file: &Arc<FileEntry>| {

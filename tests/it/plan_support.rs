@@ -6,7 +6,7 @@ use iceberg::spec::{DataContentType, DataFileFormat, Datum, Literal, PrimitiveLi
 use icewright::plan::RewritePlan;
 use icewright::policy::{PartitionSelection, RewriteDataFilesPolicy, TablePolicy};
 use icewright::table::LoadedTable;
-use icewright::table::delete_index::without_target;
+use icewright::table::delete_rule::without_target;
 use icewright::table::{FileEntry, PartitionTuple, TableState};
 use icewright::testing::builder::file_entry;
 use serde_json::{Value, json};
@@ -128,6 +128,7 @@ impl World {
         let mut next = self.clone();
         next.rounds += 1;
         next.sequence_number += 1;
+        let (before, mut outputs) = (self.sequence_number, Vec::new());
         let current_spec = self.specs.last().map_or(0, |(id, _)| *id);
         for group in &plan.groups {
             let inputs: Vec<&Arc<FileEntry>> = group.tasks.iter().map(|task| &task.data_file).collect();
@@ -139,14 +140,16 @@ impl World {
                 let bytes = left.min(group.input_split_size_bytes);
                 left -= bytes;
                 let name = format!("{}-{}-{number:03}", run_token(self.rounds), group.index);
-                let mut file = file(&name, self.sequence_number, bytes, partition.clone());
+                let mut file = file(&name, before, bytes, partition.clone());
                 file.file_sequence_number = Some(next.sequence_number);
-                next.data.push(Arc::new(file));
+                outputs.push(Arc::new(file));
                 number += 1;
             }
         }
-        let gone = without_target(self.loaded().typed().expect("readable"), &next.data, &next.deletes);
+        let places = outputs.iter().map(|file| (&file.partition.values, before));
+        let gone = without_target(self.loaded().typed().expect("readable"), &next.data, places, &next.deletes);
         next.deletes.retain(|delete| !gone.iter().any(|other| other.file_path == delete.file_path));
+        next.data.extend(outputs);
         next
     }
 }

@@ -150,7 +150,7 @@ async fn what_a_reader_passes_over_changes_nothing() {
         let world = changed(change).await;
         let table = world.table().await;
         assert!(table.loaded.typed().is_ok(), "{what}: {:?}", table.loaded.typed().err());
-        let state = inspect_table(&table, &ManifestCache::new(1 << 20), 4).await.expect(what);
+        let state = inspect_table(&table, &ManifestCache::new(1 << 20)).await.expect(what);
         assert_eq!(state.data_files.len(), 2, "{what}: it can be compacted");
         is_cleaned(&world, what).await;
     }
@@ -161,11 +161,11 @@ async fn a_table_without_known_types_is_counted_and_not_planned_for() {
     for (reason, change) in UNTYPED {
         let world = changed(change).await;
         let (table, cache) = (world.table().await, ManifestCache::new(1 << 20));
-        let stats = collect_stats(&table, &cache, 1, 4).await.expect("numbers need no types");
+        let stats = collect_stats(&table, &cache, 1).await.expect("numbers need no types");
         assert_eq!((stats.data_files, stats.data_file_bytes, stats.all_files, stats.snapshots), (2, 20, 4, 4));
-        let partitions = collect_partition_stats(&table, &cache, 9, 4).await.expect("nor do these");
+        let partitions = collect_partition_stats(&table, &cache, 9).await.expect("nor do these");
         assert_eq!(partitions.iter().map(|p| (p.spec_id, p.data_files)).collect::<Vec<_>>(), [(0, 2)]);
-        let error = inspect_table(&table, &cache, 4).await.expect_err("no plan without types");
+        let error = inspect_table(&table, &cache).await.expect_err("no plan without types");
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         assert!(error.to_string().contains(reason), "{error}");
     }
@@ -183,9 +183,9 @@ async fn snapshots_that_name_their_manifests_themselves_are_followed_and_expire(
         }
         world.publish(5 * HOUR);
         let (table, cache) = (world.table().await, ManifestCache::new(1 << 20));
-        let stats = collect_stats(&table, &cache, 1, 4).await.expect("numbers");
+        let stats = collect_stats(&table, &cache, 1).await.expect("numbers");
         assert_eq!((stats.data_files, stats.all_files), (2, 4));
-        let error = inspect_table(&table, &cache, 4).await.expect_err("a head without a list is not compacted");
+        let error = inspect_table(&table, &cache).await.expect_err("a head without a list is not compacted");
         assert!(error.to_string().contains("without a manifest list"), "{error}");
         let expired = world.expire().await;
         assert_eq!((expired.outcome, expired.expired_snapshots), (ExpireOutcome::Committed, 3), "{expired:?}");
@@ -226,7 +226,7 @@ async fn wrong_counts_in_manifest_lists_stop_neither_expiry_nor_orphan_removal_n
     world.commit(4, Some(3), 5 * HOUR, &["data/c.parquet"], &[]).await;
     world.file("data/litter.parquet", 25 * HOUR);
     let table = world.table().await;
-    let state = inspect_table(&table, &ManifestCache::new(1 << 20), 4).await.expect("the files are what they are");
+    let state = inspect_table(&table, &ManifestCache::new(1 << 20)).await.expect("the files are what they are");
     assert_eq!(state.data_files.len(), 2);
     is_cleaned(&world, "wrong counts").await;
 }

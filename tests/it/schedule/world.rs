@@ -240,7 +240,7 @@ impl Lake {
             store: Arc::new(self.store.clone()),
             loaded: Arc::new(self.load(table).await),
         };
-        let state = inspect_table(&handle, &ManifestCache::new(1 << 20), 4).await.expect("a readable table");
+        let state = inspect_table(&handle, &ManifestCache::new(1 << 20)).await.expect("a readable table");
         assert!(state.delete_files.is_empty());
         state.data_files.iter().map(|file| file.file_path.to_string()).collect()
     }
