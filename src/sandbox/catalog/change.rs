@@ -29,8 +29,6 @@ pub(super) struct NewMetadata {
     pub(super) location: String,
     /// Directory for metadata files: `write.metadata.path`, or `metadata` below the location.
     pub(super) directory: String,
-    /// Whether the table wants its metadata compressed.
-    pub(super) gzip: bool,
     /// Metadata files that left the log and may be deleted, if the table wants that.
     pub(super) expired: Vec<String>,
 }
@@ -44,7 +42,7 @@ impl NewMetadata {
             path => path.trim_end_matches('/').to_owned(),
         };
         let expired = if is("write.metadata.delete-after-commit.enabled", "true") { left_log } else { Vec::new() };
-        Self { json, location, directory, gzip: is("write.metadata.compression-codec", "gzip"), expired }
+        Self { json, location, directory, expired }
     }
 }
 
@@ -356,36 +354,4 @@ fn finish(built: TableMetadataBuildResult, refs: &Refs) -> Outcome<NewMetadata> 
     let property = |key: &str| metadata.properties().get(key).cloned().unwrap_or_default();
     let left_log = built.expired_metadata_logs.into_iter().map(|log| log.metadata_file).collect();
     Ok(NewMetadata::new(value.to_string(), metadata.location().to_string(), property, left_log))
-}
-
-/// Metadata without the snapshots that no branch or tag names, as `snapshots=refs` asks.
-pub(super) fn only_referenced_snapshots(json: &str) -> Outcome<String> {
-    let mut value: Value = serde_json::from_str(json).map_err(|e| Problem::internal("parse metadata", e))?;
-    let mut wanted: Vec<i64> = value
-        .get("refs")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flat_map(|refs| refs.values())
-        .filter_map(|r| r.get("snapshot-id").and_then(Value::as_i64))
-        .collect();
-    wanted.extend(value.get("current-snapshot-id").and_then(Value::as_i64));
-    if let Some(Value::Array(snapshots)) = value.get_mut("snapshots") {
-        snapshots.retain(|s| s.get("snapshot-id").and_then(Value::as_i64).is_some_and(|id| wanted.contains(&id)));
-    }
-    Ok(value.to_string())
-}
-
-/// Changes a map of properties: what was set, removed, and asked to be removed but not there.
-pub(super) fn update_properties(
-    properties: &mut BTreeMap<String, String>,
-    removals: Vec<String>,
-    updates: BTreeMap<String, String>,
-) -> Outcome<(Vec<String>, Vec<String>, Vec<String>)> {
-    if let Some(key) = removals.iter().find(|key| updates.contains_key(*key)) {
-        return Err(Problem::unprocessable(format!("Property {key} is to be both set and removed")));
-    }
-    let (removed, missing) = removals.into_iter().partition(|key| properties.remove(key).is_some());
-    let updated = updates.keys().cloned().collect();
-    properties.extend(updates);
-    Ok((updated, removed, missing))
 }

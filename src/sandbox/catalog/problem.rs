@@ -66,24 +66,9 @@ impl Problem {
         Self::new(StatusCode::CONFLICT, "CommitFailedException", message)
     }
 
-    /// The same key is to be both set and removed (422).
-    pub(super) fn unprocessable(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "UnprocessableEntityException", message)
-    }
-
     /// The disk or this server failed (500): whether a commit happened is unknown.
     pub(super) fn internal(doing: impl std::fmt::Display, e: impl std::fmt::Display) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalServerError", format!("{doing}: {e}"))
-    }
-
-    /// A failure that a test asked for.
-    pub(super) fn injected(status: StatusCode) -> Self {
-        let kind = match status {
-            StatusCode::CONFLICT => "CommitFailedException",
-            StatusCode::SERVICE_UNAVAILABLE => "ServiceUnavailableException",
-            _ => "CommitStateUnknownException",
-        };
-        Self::new(status, kind, "failure injected")
     }
 
     /// The text of it.

@@ -8,10 +8,9 @@ use iceberg::{NamespaceIdent, TableIdent};
 
 use super::change::{self, NewMetadata};
 use super::files;
-use super::intent::Intents;
 use super::names;
 use super::problem::{Outcome, Problem};
-use super::requests::{CreateNamespace, CreateTable, ListQuery, RegisterTable, RenameTable, UpdateProperties};
+use super::requests::{CreateNamespace, CreateTable, ListQuery, RegisterTable};
 use super::tree::{Properties, Slot, Tree, TreeFiles};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
@@ -21,7 +20,6 @@ pub(super) struct State {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) tree: RwLock<Tree>,
     pub(super) files: TreeFiles,
-    pub(super) intents: Intents,
     warehouse: PathBuf,
     /// Held for its lock; the system frees it when the process dies in whatever way.
     _lock: File,
@@ -52,12 +50,10 @@ impl State {
             Error::new(ErrorKind::Config, format!("catalog directory {} is in use by another process", dir.display()))
         })?;
         let warehouse = dir.join("warehouse");
-        files::create_dirs(&warehouse).map_err(failed)?;
+        fs::create_dir_all(&warehouse).map_err(failed)?;
         let files = TreeFiles::new(dir.join("catalog")).map_err(failed)?;
-        let intents = Intents::new(dir.join("catalog").join("transaction.json"));
-        intents.redo(&files.read()?, &files, clock.as_ref())?;
         let tree = files.read()?;
-        Ok(Self { clock, tree: RwLock::new(tree), files, intents, warehouse, _lock: lock })
+        Ok(Self { clock, tree: RwLock::new(tree), files, warehouse, _lock: lock })
     }
 
     pub(super) fn read(&self) -> RwLockReadGuard<'_, Tree> {
@@ -69,15 +65,15 @@ impl State {
     }
 
     /// Full names of the namespaces directly below one, or at the top.
-    pub(super) fn list_namespaces(&self, query: &ListQuery) -> Outcome<(Vec<Vec<String>>, Option<String>)> {
+    pub(super) fn list_namespaces(&self, query: &ListQuery) -> Outcome<Vec<Vec<String>>> {
         let parent = query.parent()?;
         let tree = self.read();
         if let Some(parent) = &parent {
             tree.namespace(parent)?;
         }
-        let (page, token) = query.page(tree.children(parent.as_ref()))?;
+        let children = tree.children(parent.as_ref()).into_iter();
         let prefix = parent.map(NamespaceIdent::inner).unwrap_or_default();
-        Ok((page.into_iter().map(|name| prefix.iter().cloned().chain([name]).collect()).collect(), token))
+        Ok(children.map(|name| prefix.iter().cloned().chain([name]).collect()).collect())
     }
 
     /// Makes a namespace; its parent must be there.
@@ -116,31 +112,9 @@ impl State {
         Ok(())
     }
 
-    /// Changes a namespace's properties: what was set, removed, and not there to remove.
-    pub(super) fn update_namespace(
-        &self,
-        namespace: &NamespaceIdent,
-        request: UpdateProperties,
-    ) -> Outcome<(Vec<String>, Vec<String>, Vec<String>)> {
-        let mut tree = self.write();
-        let entry = tree.namespace_mut(namespace)?;
-        let mut properties = entry.properties.clone();
-        let (removals, updates) = (request.removals.unwrap_or_default(), request.updates.unwrap_or_default());
-        let changed = change::update_properties(&mut properties, removals, updates)?;
-        self.files
-            .write_namespace(namespace, &properties, self.clock.uuid())
-            .map_err(|e| Problem::internal(format!("update namespace {namespace}"), e))?;
-        entry.properties = properties;
-        Ok(changed)
-    }
-
     /// Names of a namespace's tables.
-    pub(super) fn list_tables(
-        &self,
-        namespace: &NamespaceIdent,
-        query: &ListQuery,
-    ) -> Outcome<(Vec<String>, Option<String>)> {
-        query.page(self.read().namespace(namespace)?.tables.keys().cloned().collect())
+    pub(super) fn list_tables(&self, namespace: &NamespaceIdent) -> Outcome<Vec<String>> {
+        Ok(self.read().namespace(namespace)?.tables.keys().cloned().collect())
     }
 
     /// Whether the table is there, as a 404 if not.
@@ -201,82 +175,28 @@ impl State {
             return Err(Problem::bad_request(format!("{metadata_location} is no table metadata")));
         }
         let mut tree = self.write();
-        let existing = tree.namespace(&table.namespace)?.tables.get(&table.name).cloned();
-        if existing.is_some() && request.overwrite != Some(true) {
-            return Err(Problem::already_exists(format!("table {table}")));
-        }
-        // A commit on its way to the old table must be over, or find it gone.
-        let mut old = existing.as_ref().map(|slot| slot.lock());
+        tree.check_vacant(&table)?;
         self.files
             .write_table(&table, &metadata_location, self.clock.uuid())
             .map_err(|e| Problem::internal(format!("register table {table}"), e))?;
-        if let Some(old) = &mut old {
-            old.ident = None;
-        }
         self.insert(&mut tree, &table, &metadata_location)?;
         Ok(Loaded { metadata_location: Some(metadata_location), metadata })
     }
 
-    /// Gives a table another name; its files stay where they are.
-    pub(super) fn rename_table(&self, request: RenameTable) -> Outcome<()> {
-        let RenameTable { source, destination } = request;
-        names::check_table(&destination)?;
-        let mut tree = self.write();
-        let slot = tree.table(&source)?;
-        tree.check_vacant(&destination)?;
-        let mut state = slot.lock();
-        files::rename(&self.files.table_file(&source), &self.files.table_file(&destination))
-            .map_err(|e| Problem::internal(format!("rename table {source} to {destination}"), e))?;
-        state.ident = Some(destination.clone());
-        drop(state);
-        tree.namespace_mut(&source.namespace)?.tables.remove(&source.name);
-        tree.namespace_mut(&destination.namespace)?.tables.insert(destination.name, slot);
-        Ok(())
-    }
-
-    /// Forgets a table; with `purge`, deletes its directory too, if it is this catalog's and no other table's.
-    pub(super) fn drop_table(&self, table: &TableIdent, purge: bool) -> Outcome<()> {
+    /// Forgets a table; its files stay.
+    pub(super) fn drop_table(&self, table: &TableIdent) -> Outcome<()> {
         let mut tree = self.write();
         let slot = tree.table(table)?;
         let mut state = slot.lock();
-        files::remove(&self.files.table_file(table))
+        fs::remove_file(&self.files.table_file(table))
             .map_err(|e| Problem::internal(format!("drop table {table}"), e))?;
         state.ident = None;
-        let metadata_location = state.metadata_location.clone();
-        drop(state);
         tree.namespace_mut(&table.namespace)?.tables.remove(&table.name);
-        if purge {
-            self.purge(&tree, &metadata_location);
-        }
         Ok(())
     }
 
-    /// Deletes a dropped table's directory. Doubts leave it there: the drop itself has succeeded.
-    fn purge(&self, tree: &Tree, metadata_location: &str) {
-        let Some(dir) = table_dir(metadata_location).filter(|dir| self.owns(dir)) else { return };
-        for slot in tree.tables() {
-            let other = slot.lock().metadata_location.clone();
-            let Ok(other_file) = files::local_path(&other) else { return };
-            match table_dir(&other) {
-                Some(other_dir) if !other_dir.starts_with(&dir) && !dir.starts_with(&other_dir) => {}
-                _ => return,
-            }
-            if other_file.starts_with(&dir) {
-                return;
-            }
-        }
-        if let Err(e) = fs::remove_dir_all(&dir) {
-            tracing::warn!(directory = %dir.display(), error = %e, "purge did not delete everything");
-        }
-    }
-
-    /// Whether a directory lies inside the warehouse, at least one namespace deep.
-    fn owns(&self, dir: &Path) -> bool {
-        dir.strip_prefix(&self.warehouse).is_ok_and(|rest| rest.components().count() >= 2)
-    }
-
     /// A location that no table has or had. The directory is made at once, so that it can be given out only once:
-    /// a dropped table's files, and those of a renamed one, must never lie among another table's.
+    /// a dropped table's files must never lie among another table's.
     pub(super) fn reserve_location(&self, table: &TableIdent) -> Outcome<String> {
         let failed = |e: std::io::Error| Problem::internal(format!("make a directory for {table}"), e);
         let parent = self.warehouse.join(names::namespace_dir(&table.namespace));
@@ -290,23 +210,18 @@ impl State {
         }
         // Some clients take a store where directories need not be made for granted.
         for inner in ["data", "metadata"] {
-            files::create_dirs(&dir.join(inner)).map_err(failed)?;
+            fs::create_dir_all(&dir.join(inner)).map_err(failed)?;
         }
         Ok(format!("file://{}", dir.display()))
     }
 
     /// Writes a metadata file under a name that was never used, and returns its location.
     pub(super) fn write_metadata(&self, metadata: &NewMetadata, version: u64) -> Outcome<String> {
-        let suffix = if metadata.gzip { ".gz.metadata.json" } else { ".metadata.json" };
-        let location = format!("{}/{version:05}-{}{suffix}", metadata.directory, self.clock.uuid());
+        let location = format!("{}/{version:05}-{}.metadata.json", metadata.directory, self.clock.uuid());
         let failed = |e: std::io::Error| Problem::internal(format!("write {location}"), e);
         let path = files::local_path(&location)?;
         files::local_path(&metadata.location)?;
-        match metadata.gzip {
-            true => files::write_new(&path, &files::gzip(&metadata.json).map_err(failed)?),
-            false => files::write_new(&path, metadata.json.as_bytes()),
-        }
-        .map_err(failed)?;
+        files::write_new(&path, metadata.json.as_bytes()).map_err(failed)?;
         Ok(location)
     }
 
@@ -333,10 +248,4 @@ pub(super) fn read_document(metadata_location: &str) -> Outcome<String> {
     serde_json::from_str::<serde::de::IgnoredAny>(&text)
         .map_err(|e| failed(&format!("it is no JSON document: {e}")))?;
     Ok(text)
-}
-
-/// The directory of the table whose metadata this is; `None` if that cannot be told.
-fn table_dir(metadata_location: &str) -> Option<PathBuf> {
-    let metadata: serde_json::Value = serde_json::from_str(&read_document(metadata_location).ok()?).ok()?;
-    files::local_path(metadata.get("location")?.as_str()?).ok()
 }

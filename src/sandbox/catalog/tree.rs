@@ -106,11 +106,6 @@ impl Tree {
     pub(super) fn remove(&mut self, namespace: &NamespaceIdent) {
         self.namespaces.remove(namespace);
     }
-
-    /// Every table.
-    pub(super) fn tables(&self) -> impl Iterator<Item = &Arc<Slot>> {
-        self.namespaces.values().flat_map(|n| n.tables.values())
-    }
 }
 
 /// The tree's files.
@@ -133,7 +128,7 @@ struct TableFile {
 impl TreeFiles {
     /// The files below `root`, which is made if it is not there.
     pub(super) fn new(root: PathBuf) -> io::Result<Self> {
-        files::create_dirs(&root)?;
+        fs::create_dir_all(&root)?;
         Ok(Self { root })
     }
 
@@ -204,14 +199,14 @@ impl TreeFiles {
     ) -> io::Result<()> {
         let json = serde_json::to_vec(&NamespaceFile { properties: properties.clone() })?;
         let dir = self.namespace_dir(namespace);
-        files::create_dirs(&dir)?;
+        fs::create_dir_all(&dir)?;
         files::replace(&dir.join(NAMESPACE_FILE), &json, unique)
     }
 
     /// Removes an empty namespace.
     pub(super) fn remove_namespace(&self, namespace: &NamespaceIdent) -> io::Result<()> {
         let dir = self.namespace_dir(namespace);
-        files::remove(&dir.join(NAMESPACE_FILE))?;
+        fs::remove_file(&dir.join(NAMESPACE_FILE))?;
         // What is left is at most a temporary file of a crash, and harmless.
         let _ = fs::remove_dir(&dir);
         Ok(())
