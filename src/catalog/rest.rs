@@ -11,10 +11,9 @@ use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use async_trait::async_trait;
 use bytes::Bytes;
 use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
-use iceberg_catalog_rest::{CommitTableRequest, ListNamespaceResponse, ListTablesResponse};
 use reqwest::Method;
 use reqwest::header::{HeaderMap, HeaderValue};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -105,6 +104,27 @@ struct TableResponse {
 #[serde(rename_all = "kebab-case")]
 struct CredentialsResponse {
     storage_credentials: Vec<StorageCredential>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct NamespacesResponse {
+    namespaces: Vec<NamespaceIdent>,
+    next_page_token: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct TablesResponse {
+    identifiers: Vec<TableIdent>,
+    next_page_token: Option<String>,
+}
+
+#[derive(Serialize)]
+struct CommitTableRequest {
+    identifier: TableIdent,
+    requirements: Vec<TableRequirement>,
+    updates: Vec<TableUpdate>,
 }
 
 impl RestCatalog {
@@ -283,7 +303,7 @@ impl RestCatalog {
             let key = HeaderValue::from_str(&self.clock.uuid().hyphenated().to_string());
             headers.insert("idempotency-key", key.map_err(|e| Error::internal(e.to_string()))?);
         }
-        let body = serde_json::to_vec(&CommitTableRequest { identifier: Some(table.clone()), requirements, updates })?;
+        let body = serde_json::to_vec(&CommitTableRequest { identifier: table.clone(), requirements, updates })?;
         let table_token = self.table_token(table);
         Ok(Request {
             operation: COMMIT_OPERATION,
@@ -321,7 +341,7 @@ impl Catalog for RestCatalog {
             url = format!("{url}?parent={}", connection.separator.namespace(parent)?);
         }
         let mut found = Vec::new();
-        let take = |page: ListNamespaceResponse| {
+        let take = |page: NamespacesResponse| {
             found.extend(page.namespaces);
             page.next_page_token
         };
@@ -333,7 +353,7 @@ impl Catalog for RestCatalog {
         let connection = self.connection().await?;
         let url = format!("{}/namespaces/{}/tables", connection.base, connection.separator.namespace(namespace)?);
         let mut found = Vec::new();
-        let take = |page: ListTablesResponse| {
+        let take = |page: TablesResponse| {
             found.extend(page.identifiers);
             page.next_page_token
         };
