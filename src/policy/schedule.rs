@@ -147,6 +147,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::testing::builder::metadata;
 
     fn at(text: &str) -> i64 {
         text.parse::<Timestamp>().expect(text).as_millisecond()
@@ -225,14 +226,9 @@ mod tests {
                 snapshot
             })
             .collect();
-        let mut metadata = json!({
-            "format-version": 2, "table-uuid": "9c12d441-03fe-4693-9a96-a0705ddf69c1", "location": "s3://b/t",
-            "last-sequence-number": snapshots.len(), "last-updated-ms": 1_800_000_000_000_i64, "last-column-id": 1,
-            "current-schema-id": 0, "schemas": [{"type": "struct", "schema-id": 0, "fields":
-                [{"id": 1, "name": "a", "required": true, "type": "long"}]}],
-            "default-spec-id": 0, "partition-specs": [{"spec-id": 0, "fields": []}], "last-partition-id": 999,
-            "default-sort-order-id": 0, "sort-orders": [{"order-id": 0, "fields": []}], "snapshots": list,
-        });
+        let mut metadata = metadata(json!({
+            "last-sequence-number": snapshots.len(), "last-updated-ms": 1_800_000_000_000_i64, "snapshots": list,
+        }));
         if !snapshots.is_empty() {
             metadata["current-snapshot-id"] = json!(snapshots.len());
             metadata["refs"] = json!({"main": {"snapshot-id": snapshots.len(), "type": "branch"}});
