@@ -5,14 +5,14 @@ use std::fs;
 use iceberg::TableIdent;
 use serde_json::Value;
 
-use super::problem::{Outcome, Problem};
+use super::problem::{CatalogError, CatalogResult};
 use super::requests::CommitTable;
-use super::state::{Loaded, State, read_document};
+use super::state::{CatalogState, StoredTable, read_document};
 use super::{change, files, names};
 
-impl State {
+impl CatalogState {
     /// Commits to a table, or makes it.
-    pub(super) fn commit_table(&self, table: TableIdent, request: CommitTable) -> Outcome<Loaded> {
+    pub(super) fn commit_table(&self, table: TableIdent, request: CommitTable) -> CatalogResult<StoredTable> {
         names::check_table(&table)?;
         let requirements = request.requirements.unwrap_or_default();
         if !change::is_create(&requirements) {
@@ -28,31 +28,36 @@ impl State {
         let to = self.write_metadata(&metadata, 0)?;
         self.point(&table, &to)?;
         self.insert(&mut tree, &table, &to)?;
-        Ok(Loaded { metadata_location: Some(to), metadata: metadata.json })
+        Ok(StoredTable { metadata_location: Some(to), metadata: metadata.json })
     }
 
-    fn change_table(&self, table: &TableIdent, requirements: &[Value], updates: Vec<Value>) -> Outcome<Loaded> {
+    fn change_table(
+        &self,
+        table: &TableIdent,
+        requirements: &[Value],
+        updates: Vec<Value>,
+    ) -> CatalogResult<StoredTable> {
         let slot = self.read().table(table)?;
         let mut state = slot.lock();
         if state.ident.as_ref() != Some(table) {
-            return Err(Problem::no_such_table(table));
+            return Err(CatalogError::no_such_table(table));
         }
         let from = state.metadata_location.clone();
         let base = read_document(&from)?;
         let Some(metadata) = change::commit(&from, &base, requirements, updates, self.clock.now_ms())? else {
-            return Ok(Loaded { metadata_location: Some(from), metadata: base });
+            return Ok(StoredTable { metadata_location: Some(from), metadata: base });
         };
         let to = self.write_metadata(&metadata, metadata_version(&from) + 1)?;
         self.point(table, &to)?;
         state.metadata_location.clone_from(&to);
         metadata.expired.iter().for_each(|location| delete_metadata(location));
-        Ok(Loaded { metadata_location: Some(to), metadata: metadata.json })
+        Ok(StoredTable { metadata_location: Some(to), metadata: metadata.json })
     }
 
     /// The moment of a commit. A failure may have moved the table all the same: no file is taken back.
-    fn point(&self, table: &TableIdent, to: &str) -> Outcome<()> {
+    fn point(&self, table: &TableIdent, to: &str) -> CatalogResult<()> {
         let moved = self.files.write_table(table, to, self.clock.uuid());
-        moved.map_err(|e| Problem::internal("move the table to its new metadata", e))
+        moved.map_err(|e| CatalogError::internal("move the table to its new metadata", e))
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Component, Path, PathBuf};
 
-use super::problem::{Outcome, Problem};
+use super::problem::{CatalogError, CatalogResult};
 
 /// Files whose names begin so are on their way; one that is found at start was left by a kill and means nothing.
 pub(super) const TEMP_PREFIX: &str = ".tmp-";
@@ -41,14 +41,14 @@ fn parent_of(path: &Path) -> io::Result<&Path> {
 }
 
 /// The path behind `file:///a`, `file:/a` or `/a`. Anything else, and any `..`, is refused.
-pub(super) fn local_path(location: &str) -> Outcome<PathBuf> {
+pub(super) fn local_path(location: &str) -> CatalogResult<PathBuf> {
     let path = match location.strip_prefix("file:") {
         Some(rest) => rest.strip_prefix("//").unwrap_or(rest),
         None => location,
     };
     let path = Path::new(path);
     if !path.is_absolute() || path.components().any(|c| c == Component::ParentDir) {
-        return Err(Problem::bad_request(format!(
+        return Err(CatalogError::bad_request(format!(
             "Location {location} is not an absolute path or file URI: this catalog keeps metadata on local disk"
         )));
     }

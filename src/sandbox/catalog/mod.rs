@@ -22,20 +22,20 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use self::state::State;
+use self::state::CatalogState;
 use crate::clock::SystemClock;
 use crate::error::{Error, Result};
 
 /// The catalog, open on its directory. No other process can open the directory until the last clone is gone.
 #[derive(Clone)]
 pub struct CatalogServer {
-    state: Arc<State>,
+    state: Arc<CatalogState>,
 }
 
 impl CatalogServer {
     /// Opens or makes the catalog in `dir`, which must not be open elsewhere ([`crate::error::ErrorKind::Config`]).
     pub fn open(dir: &Path) -> Result<Self> {
-        Ok(Self { state: Arc::new(State::open(dir, SystemClock::shared())?) })
+        Ok(Self { state: Arc::new(CatalogState::open(dir, SystemClock::shared())?) })
     }
 
     /// The routes, to be served by whoever has a server already.

@@ -8,16 +8,16 @@ use serde_json::json;
 
 /// An answer other than success.
 #[derive(Debug, Clone)]
-pub(super) struct Problem {
+pub(super) struct CatalogError {
     status: StatusCode,
     kind: &'static str,
     message: String,
 }
 
 /// What every operation of the catalog yields.
-pub(super) type Outcome<T> = Result<T, Problem>;
+pub(super) type CatalogResult<T> = Result<T, CatalogError>;
 
-impl Problem {
+impl CatalogError {
     fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
         Self { status, kind, message: message.into() }
     }
@@ -77,7 +77,7 @@ impl Problem {
     }
 }
 
-impl IntoResponse for Problem {
+impl IntoResponse for CatalogError {
     fn into_response(self) -> Response {
         let body = json!({"error": {"message": self.message, "type": self.kind, "code": self.status.as_u16()}});
         (self.status, Json(body)).into_response()

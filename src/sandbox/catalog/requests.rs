@@ -8,11 +8,11 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::problem::{Outcome, Problem};
+use super::problem::{CatalogError, CatalogResult};
 
 /// Parses a request body.
-pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Outcome<T> {
-    serde_json::from_slice(body).map_err(|e| Problem::bad_request(format!("Malformed request: {e}")))
+pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> CatalogResult<T> {
+    serde_json::from_slice(body).map_err(|e| CatalogError::bad_request(format!("Malformed request: {e}")))
 }
 
 /// Create a namespace.
@@ -66,7 +66,7 @@ pub(super) struct ListQuery {
 
 impl ListQuery {
     /// The parent namespace; none, or an empty one, asks for the top level.
-    pub(super) fn parent(&self) -> Outcome<Option<NamespaceIdent>> {
+    pub(super) fn parent(&self) -> CatalogResult<Option<NamespaceIdent>> {
         self.parent.as_deref().filter(|p| !p.is_empty()).map(super::names::parse_namespace).transpose()
     }
 }
