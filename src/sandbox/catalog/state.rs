@@ -192,7 +192,7 @@ impl CatalogState {
         let mut tree = self.write();
         let slot = tree.table(table)?;
         let mut state = slot.lock();
-        fs::remove_file(&self.files.table_file(table))
+        fs::remove_file(self.files.table_file(table))
             .map_err(|e| CatalogError::internal(format!("drop table {table}"), e))?;
         state.ident = None;
         tree.namespace_mut(&table.namespace)?.tables.remove(&table.name);
@@ -214,7 +214,7 @@ impl CatalogState {
         }
         // Some clients take a store where directories need not be made for granted.
         for inner in ["data", "metadata"] {
-            fs::create_dir_all(&dir.join(inner)).map_err(failed)?;
+            fs::create_dir_all(dir.join(inner)).map_err(failed)?;
         }
         Ok(format!("file://{}", dir.display()))
     }

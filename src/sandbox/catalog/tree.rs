@@ -206,7 +206,7 @@ impl TreeFiles {
     /// Removes an empty namespace.
     pub(super) fn remove_namespace(&self, namespace: &NamespaceIdent) -> io::Result<()> {
         let dir = self.namespace_dir(namespace);
-        fs::remove_file(&dir.join(NAMESPACE_FILE))?;
+        fs::remove_file(dir.join(NAMESPACE_FILE))?;
         // What is left is at most a temporary file of a crash, and harmless.
         let _ = fs::remove_dir(&dir);
         Ok(())
