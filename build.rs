@@ -3,7 +3,7 @@
 //! `ICEWRIGHT_REVISION` names the commit where no repository is at hand, as in an image build.
 
 use std::env;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn main() {
@@ -28,18 +28,17 @@ fn revision() -> Option<String> {
         return None;
     }
     let commit = output("git", &["rev-parse", "--short=12", "HEAD"])?;
-    let watch = |name: &str| {
-        if let Some(path) = output("git", &["rev-parse", "--git-path", name]) {
-            println!("cargo:rerun-if-changed={path}");
-        }
-    };
-    watch("HEAD");
+    // To cargo, a file that is not there has always changed.
+    let watch = |path: &Path| println!("cargo:rerun-if-changed={}", path.display());
+    let git_path = |name: &str| output("git", &["rev-parse", "--git-path", name]).map(PathBuf::from);
+    watch(&git_path("HEAD")?);
     if env::var("PROFILE").is_ok_and(|profile| profile != "release") {
         return Some(format!("{commit}+dev"));
     }
     if let Some(branch) = output("git", &["symbolic-ref", "--quiet", "HEAD"]) {
-        watch(&branch);
-        watch("packed-refs");
+        // A packed branch has no file until its next commit, which makes one in a directory that is there.
+        git_path(&branch)?.ancestors().find(|path| path.exists()).map(watch);
+        git_path("packed-refs").filter(|path| path.exists()).as_deref().map(watch);
     }
     Some(commit)
 }

@@ -24,7 +24,7 @@ use icewright::schedule::run_table::{Run, Subject, clean_up_step};
 use icewright::storage::StoreRef;
 use icewright::table::LoadedTable;
 use icewright::table::TableName;
-use icewright::testing::builder::content_file;
+use icewright::testing::builder::{content_file, metadata};
 use icewright::testing::{FaultyStore, MemoryCatalog, MemoryStore, Operation};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -93,14 +93,9 @@ impl Lake {
     async fn create(&mut self, number: usize) {
         let table = TableIdent::new(NamespaceIdent::new("db".into()), format!("t{number:05}"));
         let location = format!("s3://b/db/{}", table.name());
-        let metadata = json!({
-            "format-version": 2, "table-uuid": SystemClock.uuid(), "location": location, "last-sequence-number": 0,
-            "last-updated-ms": SystemClock.now_ms(), "last-column-id": 1, "current-schema-id": 0,
-            "schemas": [{"type": "struct", "schema-id": 0,
-                "fields": [{"id": 1, "name": "id", "required": false, "type": "long"}]}],
-            "partition-specs": [{"spec-id": 0, "fields": []}], "default-spec-id": 0, "last-partition-id": 999,
-            "sort-orders": [{"order-id": 0, "fields": []}], "default-sort-order-id": 0, "properties": {},
-        });
+        let now = SystemClock.now_ms();
+        let metadata =
+            metadata(json!({"table-uuid": SystemClock.uuid(), "location": location, "last-updated-ms": now}));
         let metadata: TableMetadata = serde_json::from_value(metadata).expect("valid metadata");
         let path = format!("{location}/metadata/v0.metadata.json");
         self.store.put(&path, serde_json::to_vec(&metadata).expect("JSON"));

@@ -14,7 +14,7 @@ use icewright::policy::{
 };
 use icewright::table::LoadedTable;
 use icewright::table::{FileEntry, PartitionTuple, TableState};
-use icewright::testing::builder::file_entry;
+use icewright::testing::builder::{file_entry, metadata};
 use serde_json::json;
 
 fn main() {
@@ -91,22 +91,17 @@ fn state(files: usize, partitions: usize, deletes: usize) -> TableState {
 }
 
 fn loaded(partitions: usize, commits: usize) -> LoadedTable {
-    let metadata = json!({
-        "format-version": 2, "table-uuid": "0199e4c0-0000-7000-8000-000000000000", "location": "s3://lake/cdc/orders",
-        "last-sequence-number": commits, "last-updated-ms": 1_700_000_000_000_i64, "last-column-id": 1,
-        "current-schema-id": 0,
-        "schemas": [{"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "id", "required": true, "type": "long"}]}],
-        "default-spec-id": 0,
+    let metadata = metadata(json!({
+        "location": "s3://lake/cdc/orders", "last-sequence-number": commits, "last-updated-ms": 1_700_000_000_000_i64,
         "partition-specs": [{"spec-id": 0, "fields": [
             {"source-id": 1, "field-id": 1000, "name": "id_bucket", "transform": format!("bucket[{partitions}]")}
         ]}],
-        "last-partition-id": 1000, "default-sort-order-id": 0, "sort-orders": [{"order-id": 0, "fields": []}],
-        "properties": {}, "current-snapshot-id": 1, "refs": {"main": {"snapshot-id": 1, "type": "branch"}},
+        "last-partition-id": 1000, "current-snapshot-id": 1, "refs": {"main": {"snapshot-id": 1, "type": "branch"}},
         "snapshots": [{
             "snapshot-id": 1, "sequence-number": commits, "timestamp-ms": 1_700_000_000_000_i64,
             "manifest-list": "s3://lake/cdc/orders/metadata/snap-1.avro", "schema-id": 0, "summary": {"operation": "append"}
         }],
-    });
+    }));
     LoadedTable::from_metadata_json("s3://lake/cdc/orders/metadata/v1.json".into(), &metadata).expect("valid metadata")
 }
 

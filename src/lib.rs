@@ -32,5 +32,6 @@ pub mod server;
 pub mod storage;
 pub mod table;
 pub mod telemetry;
+#[cfg(feature = "testing")]
 pub mod testing;
 pub mod version;

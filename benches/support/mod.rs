@@ -24,7 +24,7 @@ use icewright::storage::{Store, StoreWriter};
 use icewright::table::ListedFile;
 use icewright::table::LoadedTable;
 use icewright::table::{FileEntry, PartitionTuple, PartitionValues};
-use icewright::testing::builder::file_entry;
+use icewright::testing::builder::{file_entry, metadata};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 use serde_json::{Value, json};
@@ -126,14 +126,11 @@ pub(crate) fn write_parquet(
 
 /// An unpartitioned table of `fields` with zstd files.
 pub(crate) fn table(directory: &Path, fields: &Value) -> Arc<LoadedTable> {
-    let metadata = json!({
-        "format-version": 2, "table-uuid": "7d2e5f30-0b5c-4f65-9d3a-1c7a6e2b9f10", "location": directory,
-        "last-sequence-number": 9, "last-updated-ms": 1, "last-column-id": 100,
-        "current-schema-id": 0, "schemas": [{"type": "struct", "schema-id": 0, "fields": fields}],
-        "default-spec-id": 0, "partition-specs": [{"spec-id": 0, "fields": []}], "last-partition-id": 999,
-        "default-sort-order-id": 0, "sort-orders": [{"order-id": 0, "fields": []}],
-        "properties": {"write.parquet.compression-codec": "zstd"}, "snapshots": [],
-    });
+    let metadata = metadata(json!({
+        "location": directory, "last-sequence-number": 9, "last-column-id": 100,
+        "schemas": [{"type": "struct", "schema-id": 0, "fields": fields}],
+        "properties": {"write.parquet.compression-codec": "zstd"},
+    }));
     Arc::new(LoadedTable::from_metadata_json("v1.json".into(), &metadata).expect("valid metadata"))
 }
 

@@ -153,20 +153,17 @@ mod tests {
 
     use super::*;
     use crate::error::ErrorKind;
+    use crate::testing::builder::metadata;
 
     fn document(refs: &Value, current: i64) -> Value {
         let snapshot = |id: i64| {
             json!({"snapshot-id": id, "sequence-number": id, "timestamp-ms": 1000 + id, "schema-id": 0,
                 "manifest-list": format!("s3://b/t/metadata/snap-{id}.avro"), "summary": {"operation": "append"}})
         };
-        json!({
-            "format-version": 2, "table-uuid": "0199e4c0-0000-7000-8000-000000000000", "location": "s3://b/t",
-            "last-sequence-number": 2, "last-updated-ms": 2000, "last-column-id": 0, "current-schema-id": 0,
-            "schemas": [{"type": "struct", "schema-id": 0, "fields": []}], "default-spec-id": 0,
-            "partition-specs": [{"spec-id": 0, "fields": []}], "last-partition-id": 999, "default-sort-order-id": 0,
-            "sort-orders": [{"order-id": 0, "fields": []}], "properties": {}, "refs": refs,
-            "current-snapshot-id": current, "snapshots": [snapshot(1), snapshot(2)],
-        })
+        metadata(json!({
+            "last-sequence-number": 2, "last-updated-ms": 2000, "refs": refs, "current-snapshot-id": current,
+            "snapshots": [snapshot(1), snapshot(2)],
+        }))
     }
 
     fn loaded(refs: &Value, current: i64) -> Result<LoadedTable> {

@@ -1,4 +1,4 @@
-//! Content files, manifests and manifest lists for tests, the latter as the library writes them.
+//! Metadata, content files, manifests and manifest lists for tests, the last two as the library writes them.
 
 use std::sync::Arc;
 
@@ -9,8 +9,28 @@ use iceberg::spec::{
     ManifestFile, ManifestListWriter, ManifestStatus, ManifestWriterBuilder, PartitionSpec, SchemaRef, Struct,
 };
 
+use serde_json::{Value, json};
+
 use crate::error::Result;
 use crate::table::{FileEntry, PartitionTuple, PartitionValues};
+
+/// A metadata document: an unpartitioned table of version 2 at `s3://b/t` with one column and no snapshots, where `changes` says
+/// nothing else.
+///
+/// # Panics
+/// If `changes` is no object.
+pub fn metadata(changes: Value) -> Value {
+    let Value::Object(changes) = changes else { panic!("no object: {changes}") };
+    let mut metadata = json!({
+        "format-version": 2, "table-uuid": "0199e4c0-0000-7000-8000-000000000000", "location": "s3://b/t",
+        "last-sequence-number": 0, "last-updated-ms": 1, "last-column-id": 1, "current-schema-id": 0,
+        "schemas": [{"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "id", "required": false, "type": "long"}]}],
+        "default-spec-id": 0, "partition-specs": [{"spec-id": 0, "fields": []}], "last-partition-id": 999,
+        "default-sort-order-id": 0, "sort-orders": [{"order-id": 0, "fields": []}], "properties": {}, "snapshots": [],
+    });
+    metadata.as_object_mut().expect("an object").extend(changes);
+    metadata
+}
 
 /// A live Parquet data file without partition, of snapshot and sequence number 1; sizes in rows and bytes.
 pub fn file_entry(path: &str, record_count: u64, file_size_bytes: u64) -> FileEntry {

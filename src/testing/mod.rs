@@ -1,5 +1,5 @@
 //! Doubles for tests and benches: a store and a catalog in memory, with faults and races on demand.
-//! Nothing in the daemon uses them.
+//! The feature `testing` brings them; the shipped program is built without it.
 
 pub mod builder;
 pub mod faulty_store;

@@ -134,7 +134,7 @@ fn the_reference_file_holds_every_key_with_its_default() {
     }
 }
 
-/// Each `tests/golden/config/*.bad.toml` gives the text beside it. `ICEWRIGHT_BLESS=1` writes what was given.
+/// Each `tests/golden/config/*.bad.toml` gives the text beside it. `BLESS=1` writes what was given.
 #[test]
 fn bad_files_list_all_their_problems() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/config");
@@ -152,7 +152,7 @@ fn bad_files_list_all_their_problems() {
             Err(problems) => problems.to_string(),
         };
         let golden = path.with_extension("txt");
-        if std::env::var_os("ICEWRIGHT_BLESS").is_some() {
+        if std::env::var_os("BLESS").is_some() {
             std::fs::write(&golden, &given).expect("writable");
         }
         let expected = std::fs::read_to_string(&golden).unwrap_or_default();

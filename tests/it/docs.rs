@@ -7,10 +7,17 @@ use icewright::config::Config;
 use icewright::policy::Setting;
 use icewright::report::metrics::{ALL, MetricKind};
 
-const PAGES: [&str; 8] = [
+const PAGES: [&str; 15] = [
     "README.md",
     "docs/api.md",
     "docs/configuration.md",
+    "docs/decisions/README.md",
+    "docs/decisions/manifest-reader.md",
+    "docs/decisions/one-package.md",
+    "docs/decisions/orphan-proofs.md",
+    "docs/decisions/settling-commits.md",
+    "docs/decisions/storage-crate.md",
+    "docs/decisions/table-as-state.md",
     "docs/deployment.md",
     "docs/json.md",
     "docs/metrics.md",

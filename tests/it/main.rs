@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, and the panic says where")]
 
 mod architecture;
+mod build_script;
 mod clean;
 mod clean_layouts;
 mod cli;

@@ -12,14 +12,18 @@ fn list(section: &str, key: &str) -> BTreeSet<String> {
     list.iter().map(|text| text.as_str().expect("text").to_owned()).collect()
 }
 
-/// Every package that is built for Linux, as cargo resolved it.
-fn packages() -> Vec<Value> {
+fn cargo(arguments: &str) -> String {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["metadata", "--format-version", "1", "--locked", "--offline"]);
-    cargo.args(["--filter-platform", "x86_64-unknown-linux-gnu"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    cargo.args(arguments.split(' ')).args(["--locked", "--offline"]).current_dir(env!("CARGO_MANIFEST_DIR"));
     let output = cargo.output().expect("start cargo");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// Every package that is built for Linux, as cargo resolved it.
+fn packages() -> Vec<Value> {
+    let metadata = cargo("metadata --format-version 1 --filter-platform x86_64-unknown-linux-gnu");
+    let metadata: Value = serde_json::from_str(&metadata).expect("JSON");
     let nodes = metadata["resolve"]["nodes"].as_array().expect("nodes");
     let built: BTreeSet<&str> = nodes.iter().filter_map(|node| node["id"].as_str()).collect();
     let all = metadata["packages"].as_array().expect("packages");
@@ -113,4 +117,16 @@ fn no_further_crate_is_built_in_two_versions() {
     }
     let twice: BTreeSet<String> = versions.into_iter().filter(|(_, v)| v.len() > 1).map(|(name, _)| name).collect();
     assert_eq!(twice, list("bans", "skip"), "add it to `bans.skip` in deny.toml only if there is no other way");
+}
+
+#[test]
+fn the_program_holds_nothing_for_tests() {
+    let tests_only = ["icewright feature \"testing\"", "tokio feature \"test-util\""];
+    let shipped = cargo("tree --edges normal,features --prefix none");
+    assert!(shipped.contains("tokio feature \"time\""), "{shipped}");
+    let tested = cargo("tree --edges normal,features --prefix none --features testing --invert tokio");
+    for feature in tests_only {
+        assert!(!shipped.contains(feature), "{feature} is in the program");
+        assert!(tested.contains(feature), "{feature} has another name: {tested}");
+    }
 }

@@ -13,6 +13,7 @@ use crate::report::metrics::RunCounts;
 use crate::run_id::SUMMARY_RUN_ID;
 use crate::schedule::run_report::RewriteReport;
 use crate::table::LoadedTable;
+use crate::testing::builder::metadata;
 use crate::testing::{MemoryCatalog, MemoryStore};
 
 const RUN: &str = "01a22a6e-4273-75e4-99f9-618e653259d5";
@@ -42,15 +43,11 @@ fn table(snapshots: i64) -> LoadedTable {
         }
         snapshot
     };
-    let metadata = json!({
-        "format-version": 2, "table-uuid": RUN, "location": "s3://b/t", "last-sequence-number": snapshots,
-        "last-updated-ms": 1_700_000_000_000 + snapshots * 600_000, "last-column-id": 0, "current-schema-id": 0,
-        "schemas": [{"type": "struct", "schema-id": 0, "fields": []}],
-        "partition-specs": [{"spec-id": 0, "fields": []}], "default-spec-id": 0, "last-partition-id": 999,
-        "sort-orders": [{"order-id": 0, "fields": []}], "default-sort-order-id": 0, "properties": {},
+    let metadata = metadata(json!({
+        "table-uuid": RUN, "last-sequence-number": snapshots, "last-updated-ms": 1_700_000_000_000 + snapshots * 600_000,
         "current-snapshot-id": 7_000_000_000_000_000_000 + snapshots,
         "snapshots": (1..=snapshots).map(snapshot).collect::<Vec<_>>(),
-    });
+    }));
     let metadata: TableMetadata = serde_json::from_value(metadata).expect("valid metadata");
     let ident = TableIdent::new(NamespaceIdent::new("db".into()), "t".into());
     let catalog = MemoryCatalog::new(Arc::new(MemoryStore::new()));

@@ -101,7 +101,7 @@ fn full_page() -> Metrics {
     metrics
 }
 
-/// `ICEWRIGHT_BLESS=1` writes the page that was given.
+/// `BLESS=1` writes the page that was given.
 #[test]
 fn the_page_is_the_golden_one() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/metrics.txt");
@@ -112,7 +112,7 @@ fn the_page_is_the_golden_one() {
         _ => format!("{line}\n"),
     };
     let page: String = page.lines().map(hidden).collect();
-    if std::env::var_os("ICEWRIGHT_BLESS").is_some() {
+    if std::env::var_os("BLESS").is_some() {
         std::fs::write(&path, &page).expect("writable");
     }
     let golden = std::fs::read_to_string(&path).expect("golden page");
@@ -326,7 +326,7 @@ fn a_table_alone_is_told_without_what_its_group_is_named_by() {
     assert!(!text.contains("catalog=") && !text.contains("table=") && !text.contains("icewright_build_info"));
 }
 
-/// The documentation shows the table and the formula that the definitions give. `ICEWRIGHT_BLESS=1` writes both.
+/// The documentation shows the table and the formula that the definitions give. `BLESS=1` writes both.
 #[test]
 fn the_documentation_lists_every_metric() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
@@ -339,7 +339,7 @@ fn the_documentation_lists_every_metric() {
         let (_, after) = rest.split_once(&end).expect("its end");
         wanted = format!("{before}{begin}{content}{end}{after}");
     }
-    if std::env::var_os("ICEWRIGHT_BLESS").is_some() {
+    if std::env::var_os("BLESS").is_some() {
         std::fs::write(&path, &wanted).expect("writable");
     } else {
         assert_eq!(page, wanted);

@@ -18,19 +18,17 @@ use crate::rewrite::{MemoryBudget, Progress, RewriteContext};
 use crate::run_id::RunId;
 use crate::table::LoadedTable;
 use crate::testing::MemoryStore;
+use crate::testing::builder::metadata;
 
 /// A rewrite of a table of the columns `id` and `k`, partitioned by the identity of `k`, that has no inputs yet.
 fn work() -> Work {
     let long = |id: i32, name: &str| json!({"id": id, "name": name, "type": "long", "required": false});
-    let metadata = json!({
-        "format-version": 2, "table-uuid": "7d2e5f30-0b5c-4f65-9d3a-1c7a6e2b9f10", "location": "mem://lake/t",
-        "last-sequence-number": 1, "last-updated-ms": 1, "last-column-id": 2, "current-schema-id": 0,
-        "schemas": [{"type": "struct", "schema-id": 0, "fields": [long(1, "id"), long(2, "k")]}],
-        "default-spec-id": 0, "last-partition-id": 1000,
+    let metadata = metadata(json!({
+        "location": "mem://lake/t", "last-sequence-number": 1, "last-column-id": 2,
+        "schemas": [{"type": "struct", "schema-id": 0, "fields": [long(1, "id"), long(2, "k")]}], "last-partition-id": 1000,
         "partition-specs": [{"spec-id": 0, "fields": [{"source-id": 2, "field-id": 1000, "name": "k", "transform": "identity"}]}],
-        "default-sort-order-id": 0, "sort-orders": [{"order-id": 0, "fields": []}],
-        "properties": {"write.parquet.compression-codec": "uncompressed"}, "snapshots": [],
-    });
+        "properties": {"write.parquet.compression-codec": "uncompressed"},
+    }));
     let loaded = LoadedTable::from_metadata_json("mem://lake/t/metadata/v1.json".into(), &metadata);
     let ctx = RewriteContext {
         store: Arc::new(MemoryStore::new()),

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::problem::{Outcome, Problem};
+use super::problem::{CatalogError, CatalogResult};
 use super::requests::CreateTable;
 use crate::sandbox::untyped;
 
@@ -29,8 +29,6 @@ pub(super) struct NewMetadata {
     pub(super) location: String,
     /// Directory for metadata files: `write.metadata.path`, or `metadata` below the location.
     pub(super) directory: String,
-    /// Whether the table wants its metadata compressed.
-    pub(super) gzip: bool,
     /// Metadata files that left the log and may be deleted, if the table wants that.
     pub(super) expired: Vec<String>,
 }
@@ -44,12 +42,12 @@ impl NewMetadata {
             path => path.trim_end_matches('/').to_owned(),
         };
         let expired = if is("write.metadata.delete-after-commit.enabled", "true") { left_log } else { Vec::new() };
-        Self { json, location, directory, gzip: is("write.metadata.compression-codec", "gzip"), expired }
+        Self { json, location, directory, expired }
     }
 }
 
 /// The metadata of a new table; field ids are assigned anew, as the specification of a create demands.
-pub(super) fn create(request: CreateTable, location: String, uuid: uuid::Uuid) -> Outcome<NewMetadata> {
+pub(super) fn create(request: CreateTable, location: String, uuid: uuid::Uuid) -> CatalogResult<NewMetadata> {
     let mut properties: HashMap<String, String> = request.properties.unwrap_or_default().into_iter().collect();
     let format_version = match properties.remove(FORMAT_VERSION) {
         Some(text) => format_version(&text)?,
@@ -69,7 +67,7 @@ pub(super) fn create(request: CreateTable, location: String, uuid: uuid::Uuid) -
         .build();
     let built = TableMetadataBuilder::from_table_creation(creation)
         .and_then(|builder| builder.assign_uuid(uuid).build())
-        .map_err(|e| Problem::bad_request(format!("Cannot create table: {}", e.message())))?;
+        .map_err(|e| CatalogError::bad_request(format!("Cannot create table: {}", e.message())))?;
     finish(built, &Refs::new())
 }
 
@@ -83,12 +81,12 @@ pub(super) fn is_create(requirements: &[Value]) -> bool {
 pub(super) fn create_by_updates(
     requirements: &[Value],
     updates: Vec<Value>,
-    fallback_location: impl FnOnce() -> Outcome<String>,
+    fallback_location: impl FnOnce() -> CatalogResult<String>,
     now_ms: i64,
-) -> Outcome<NewMetadata> {
+) -> CatalogResult<NewMetadata> {
     for requirement in parse_requirements(requirements)? {
         if requirement != TableRequirement::NotExist {
-            return Err(Problem::bad_request("A create can have no requirement other than assert-create"));
+            return Err(CatalogError::bad_request("A create can have no requirement other than assert-create"));
         }
     }
     let base = base_of_create(&updates, fallback_location, now_ms)?;
@@ -105,7 +103,7 @@ pub(super) fn commit(
     requirements: &[Value],
     updates: Vec<Value>,
     now_ms: i64,
-) -> Outcome<Option<NewMetadata>> {
+) -> CatalogResult<Option<NewMetadata>> {
     let Ok(base) = serde_json::from_str::<TableMetadata>(base_json) else {
         return commit_untyped(base_location, base_json, requirements, updates, now_ms).map(Some);
     };
@@ -129,16 +127,16 @@ fn commit_untyped(
     requirements: &[Value],
     updates: Vec<Value>,
     now_ms: i64,
-) -> Outcome<NewMetadata> {
-    let base: Value = serde_json::from_str(base_json).map_err(|e| Problem::internal("parse metadata", e))?;
+) -> CatalogResult<NewMetadata> {
+    let base: Value = serde_json::from_str(base_json).map_err(|e| CatalogError::internal("parse metadata", e))?;
     let requirements = parse_requirements(requirements)?;
     let updates = updates.into_iter().map(|value| part(&format!("update {}", tag(&value, "action")), value));
-    let updates = updates.collect::<Outcome<Vec<TableUpdate>>>()?;
+    let updates = updates.collect::<CatalogResult<Vec<TableUpdate>>>()?;
     let changed = untyped::commit(base_location, &base, &requirements, &updates, now_ms).map_err(|e| {
         let text = format!("Metadata {base_location}: {e}");
         match e.kind() {
-            crate::error::ErrorKind::Conflict => Problem::commit_failed(text),
-            _ => Problem::bad_request(text),
+            crate::error::ErrorKind::Conflict => CatalogError::commit_failed(text),
+            _ => CatalogError::bad_request(text),
         }
     })?;
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -150,12 +148,12 @@ fn commit_untyped(
 /// Branches and tags. They are kept beside the library's metadata because that reads and writes none in version 1.
 type Refs = BTreeMap<String, SnapshotReference>;
 
-fn parse_refs(json: &str, metadata: &TableMetadata) -> Outcome<Refs> {
+fn parse_refs(json: &str, metadata: &TableMetadata) -> CatalogResult<Refs> {
     #[derive(Deserialize)]
     struct OnlyRefs {
         refs: Option<Refs>,
     }
-    let parsed: OnlyRefs = serde_json::from_str(json).map_err(|e| Problem::internal("parse refs", e))?;
+    let parsed: OnlyRefs = serde_json::from_str(json).map_err(|e| CatalogError::internal("parse refs", e))?;
     let mut refs = parsed.refs.unwrap_or_default();
     // Old metadata names its current snapshot only.
     if let (None, Some(id)) = (refs.get(MAIN_BRANCH), metadata.current_snapshot_id()) {
@@ -165,13 +163,13 @@ fn parse_refs(json: &str, metadata: &TableMetadata) -> Outcome<Refs> {
     Ok(refs)
 }
 
-fn check(requirement: &TableRequirement, base: &TableMetadata, refs: &Refs) -> Outcome<()> {
+fn check(requirement: &TableRequirement, base: &TableMetadata, refs: &Refs) -> CatalogResult<()> {
     if let TableRequirement::RefSnapshotIdMatch { r#ref: name, snapshot_id: wanted } = requirement {
         let found = refs.get(name).map(|r| r.snapshot_id);
         let text = |id: Option<i64>| id.map_or_else(|| "nothing".to_string(), |id| id.to_string());
         return match found == *wanted {
             true => Ok(()),
-            false => Err(Problem::commit_failed(format!(
+            false => Err(CatalogError::commit_failed(format!(
                 "Requirement failed: ref {name} should be at {} but is at {}",
                 text(*wanted),
                 text(found)
@@ -179,8 +177,8 @@ fn check(requirement: &TableRequirement, base: &TableMetadata, refs: &Refs) -> O
         };
     }
     requirement.check(Some(base)).map_err(|e| match e.kind() {
-        ErrorKind::CatalogCommitConflicts => Problem::commit_failed(e.message()),
-        _ => Problem::bad_request(e.message()),
+        ErrorKind::CatalogCommitConflicts => CatalogError::commit_failed(e.message()),
+        _ => CatalogError::bad_request(e.message()),
     })
 }
 
@@ -197,20 +195,20 @@ fn track(refs: &mut Refs, update: &TableUpdate) {
     }
 }
 
-fn part<T: DeserializeOwned>(what: &str, value: Value) -> Outcome<T> {
-    serde_json::from_value(value).map_err(|e| Problem::bad_request(format!("Cannot read {what}: {e}")))
+fn part<T: DeserializeOwned>(what: &str, value: Value) -> CatalogResult<T> {
+    serde_json::from_value(value).map_err(|e| CatalogError::bad_request(format!("Cannot read {what}: {e}")))
 }
 
-fn format_version(text: &str) -> Outcome<FormatVersion> {
+fn format_version(text: &str) -> CatalogResult<FormatVersion> {
     match text {
         "1" => Ok(FormatVersion::V1),
         "2" => Ok(FormatVersion::V2),
         "3" => Ok(FormatVersion::V3),
-        _ => Err(Problem::bad_request(format!("Unsupported format version: {text}"))),
+        _ => Err(CatalogError::bad_request(format!("Unsupported format version: {text}"))),
     }
 }
 
-fn parse_requirements(requirements: &[Value]) -> Outcome<Vec<TableRequirement>> {
+fn parse_requirements(requirements: &[Value]) -> CatalogResult<Vec<TableRequirement>> {
     requirements.iter().map(|r| part(&format!("requirement {}", tag(r, "type")), r.clone())).collect()
 }
 
@@ -224,10 +222,10 @@ fn apply_updates(
     updates: Vec<Value>,
     base: Option<&TableMetadata>,
     refs: &mut Refs,
-) -> Outcome<TableMetadataBuildResult> {
+) -> CatalogResult<TableMetadataBuildResult> {
     for value in updates {
         let action = tag(&value, "action").to_string();
-        let refuse = |e: iceberg::Error| Problem::bad_request(format!("Cannot apply {action}: {}", e.message()));
+        let refuse = |e: iceberg::Error| CatalogError::bad_request(format!("Cannot apply {action}: {}", e.message()));
         for update in normalize(part(&format!("update {action}"), value)?)? {
             if let (TableUpdate::AddSnapshot { snapshot }, Some(base)) = (&update, base) {
                 check_not_overtaken(snapshot, base)?;
@@ -236,11 +234,11 @@ fn apply_updates(
             builder = update.apply(builder).map_err(refuse)?;
         }
     }
-    builder.build().map_err(|e| Problem::bad_request(format!("Updates give invalid metadata: {}", e.message())))
+    builder.build().map_err(|e| CatalogError::bad_request(format!("Updates give invalid metadata: {}", e.message())))
 }
 
 /// Rewrites an update to what the reference implementation makes of it.
-fn normalize(update: TableUpdate) -> Outcome<Vec<TableUpdate>> {
+fn normalize(update: TableUpdate) -> CatalogResult<Vec<TableUpdate>> {
     match update {
         // The version is no property, but clients set it like one.
         TableUpdate::SetProperties { mut updates } => {
@@ -265,12 +263,12 @@ fn normalize(update: TableUpdate) -> Outcome<Vec<TableUpdate>> {
 }
 
 /// A snapshot for another branch can be overtaken without any requirement failing: its writer has to try again.
-fn check_not_overtaken(snapshot: &iceberg::spec::Snapshot, base: &TableMetadata) -> Outcome<()> {
+fn check_not_overtaken(snapshot: &iceberg::spec::Snapshot, base: &TableMetadata) -> CatalogResult<()> {
     if base.format_version() != FormatVersion::V1
         && snapshot.parent_snapshot_id().is_some()
         && snapshot.sequence_number() <= base.last_sequence_number()
     {
-        return Err(Problem::commit_failed(format!(
+        return Err(CatalogError::commit_failed(format!(
             "Snapshot has sequence number {} but the table is at {}",
             snapshot.sequence_number(),
             base.last_sequence_number()
@@ -280,7 +278,7 @@ fn check_not_overtaken(snapshot: &iceberg::spec::Snapshot, base: &TableMetadata)
         && base.format_version() >= FormatVersion::V3
         && first_row_id < base.next_row_id()
     {
-        return Err(Problem::commit_failed(format!(
+        return Err(CatalogError::commit_failed(format!(
             "Snapshot has first row id {first_row_id} but the table is at {}",
             base.next_row_id()
         )));
@@ -291,13 +289,13 @@ fn check_not_overtaken(snapshot: &iceberg::spec::Snapshot, base: &TableMetadata)
 /// The smallest metadata that holds a create's first schema, spec and order under the client's own ids.
 fn base_of_create(
     updates: &[Value],
-    fallback_location: impl FnOnce() -> Outcome<String>,
+    fallback_location: impl FnOnce() -> CatalogResult<String>,
     now_ms: i64,
-) -> Outcome<Value> {
+) -> CatalogResult<Value> {
     let first = |action: &str, key: &str| {
         updates.iter().find(|u| tag(u, "action") == action).and_then(|u| u.get(key)).filter(|v| !v.is_null()).cloned()
     };
-    let missing = |action: &str| Problem::bad_request(format!("A create needs the update {action}"));
+    let missing = |action: &str| CatalogError::bad_request(format!("A create needs the update {action}"));
     let schema = first("add-schema", "schema").ok_or_else(|| missing("add-schema"))?;
     let schema: Schema = part("update add-schema", schema)?;
     let uuid = first("assign-uuid", "uuid").ok_or_else(|| missing("assign-uuid"))?;
@@ -337,10 +335,10 @@ fn base_of_create(
     }))
 }
 
-fn finish(built: TableMetadataBuildResult, refs: &Refs) -> Outcome<NewMetadata> {
+fn finish(built: TableMetadataBuildResult, refs: &Refs) -> CatalogResult<NewMetadata> {
     let metadata = built.metadata;
-    let mut value = serde_json::to_value(&metadata).map_err(|e| Problem::internal("serialize metadata", e))?;
-    value["refs"] = serde_json::to_value(refs).map_err(|e| Problem::internal("serialize refs", e))?;
+    let mut value = serde_json::to_value(&metadata).map_err(|e| CatalogError::internal("serialize metadata", e))?;
+    value["refs"] = serde_json::to_value(refs).map_err(|e| CatalogError::internal("serialize refs", e))?;
     // The library keeps these in hash maps; readers show them in the order of the file.
     for (list, key) in [
         ("snapshots", "timestamp-ms"),
@@ -356,36 +354,4 @@ fn finish(built: TableMetadataBuildResult, refs: &Refs) -> Outcome<NewMetadata> 
     let property = |key: &str| metadata.properties().get(key).cloned().unwrap_or_default();
     let left_log = built.expired_metadata_logs.into_iter().map(|log| log.metadata_file).collect();
     Ok(NewMetadata::new(value.to_string(), metadata.location().to_string(), property, left_log))
-}
-
-/// Metadata without the snapshots that no branch or tag names, as `snapshots=refs` asks.
-pub(super) fn only_referenced_snapshots(json: &str) -> Outcome<String> {
-    let mut value: Value = serde_json::from_str(json).map_err(|e| Problem::internal("parse metadata", e))?;
-    let mut wanted: Vec<i64> = value
-        .get("refs")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flat_map(|refs| refs.values())
-        .filter_map(|r| r.get("snapshot-id").and_then(Value::as_i64))
-        .collect();
-    wanted.extend(value.get("current-snapshot-id").and_then(Value::as_i64));
-    if let Some(Value::Array(snapshots)) = value.get_mut("snapshots") {
-        snapshots.retain(|s| s.get("snapshot-id").and_then(Value::as_i64).is_some_and(|id| wanted.contains(&id)));
-    }
-    Ok(value.to_string())
-}
-
-/// Changes a map of properties: what was set, removed, and asked to be removed but not there.
-pub(super) fn update_properties(
-    properties: &mut BTreeMap<String, String>,
-    removals: Vec<String>,
-    updates: BTreeMap<String, String>,
-) -> Outcome<(Vec<String>, Vec<String>, Vec<String>)> {
-    if let Some(key) = removals.iter().find(|key| updates.contains_key(*key)) {
-        return Err(Problem::unprocessable(format!("Property {key} is to be both set and removed")));
-    }
-    let (removed, missing) = removals.into_iter().partition(|key| properties.remove(key).is_some());
-    let updated = updates.keys().cloned().collect();
-    properties.extend(updates);
-    Ok((updated, removed, missing))
 }

@@ -1,149 +1,63 @@
-//! Commits: requirements checked and metadata written under the tables' locks, then every table moved at once.
+//! Commits: requirements checked and metadata written under the table's lock, then the table moved at once.
 
 use std::fs;
-use std::sync::Arc;
 
 use iceberg::TableIdent;
-use parking_lot::MutexGuard;
+use serde_json::Value;
 
-use super::change::{self, NewMetadata};
-use super::files;
-use super::intent::Move;
-use super::names;
-use super::problem::{Outcome, Problem};
+use super::problem::{CatalogError, CatalogResult};
 use super::requests::CommitTable;
-use super::state::{Loaded, State, read_document};
-use super::tree::{Slot, SlotState, Tree};
+use super::state::{CatalogState, StoredTable, read_document};
+use super::{change, files, names};
 
-/// A change to one table, with its identifier settled.
-#[derive(Debug)]
-pub(super) struct TableChange {
-    pub(super) table: TableIdent,
-    pub(super) request: CommitTable,
-}
-
-/// A table's new metadata on its way.
-struct Prepared {
-    table: TableIdent,
-    from: Option<String>,
-    metadata: NewMetadata,
-    to: String,
-}
-
-impl State {
-    /// Commits to one table, or makes it.
-    pub(super) fn commit_table(&self, change: TableChange) -> Outcome<Loaded> {
-        let table = change.table.clone();
-        match self.commit(vec![change])?.pop() {
-            Some(prepared) => Ok(Loaded { metadata_location: Some(prepared.to), metadata: prepared.metadata.json }),
-            // Nothing changed: the table is as it was.
-            None => self.load_table(&table),
-        }
-    }
-
-    /// Commits to several tables, to all or to none.
-    pub(super) fn commit_all(&self, changes: Vec<TableChange>) -> Outcome<()> {
-        self.commit(changes).map(|_| ())
-    }
-
-    fn commit(&self, mut changes: Vec<TableChange>) -> Outcome<Vec<Prepared>> {
-        // Everybody locks in the same order, so that nobody waits in a circle.
-        changes.sort_by(|a, b| a.table.cmp(&b.table));
-        if let Some(pair) = changes.windows(2).find(|pair| pair[0].table == pair[1].table) {
-            return Err(Problem::bad_request(format!("Table {} is changed twice", pair[0].table)));
-        }
-        let creates = changes.iter().any(|c| change::is_create(c.request.requirements.as_deref().unwrap_or_default()));
-        if creates {
-            let mut tree = self.write();
-            let slots = find_slots(&tree, &changes)?;
-            let prepared = self.commit_locked(changes, &slots)?;
-            for new in prepared.iter().filter(|p| p.from.is_none()) {
-                self.insert(&mut tree, &new.table, &new.to)?;
-            }
-            return Ok(prepared);
-        }
-        let slots = find_slots(&self.read(), &changes)?;
-        self.commit_locked(changes, &slots)
-    }
-
-    fn commit_locked(&self, changes: Vec<TableChange>, slots: &[Option<Arc<Slot>>]) -> Outcome<Vec<Prepared>> {
-        let mut states: Vec<Option<MutexGuard<'_, SlotState>>> =
-            slots.iter().map(|slot| slot.as_ref().map(|slot| slot.lock())).collect();
-        let mut prepared = Vec::with_capacity(changes.len());
-        for (change, state) in changes.into_iter().zip(&states) {
-            match self.prepare(change, state.as_deref()) {
-                Ok(new) => prepared.extend(new),
-                Err(e) => {
-                    forget(&prepared);
-                    return Err(e);
-                }
-            }
-        }
-        let moves: Vec<Move> =
-            prepared.iter().map(|p| Move { table: p.table.clone(), from: p.from.clone(), to: p.to.clone() }).collect();
-        if moves.is_empty() {
-            return Ok(prepared);
-        }
-        // From here on a failure may have moved a table: no file is taken back.
-        self.intents
-            .apply(&moves, &self.files, self.clock.as_ref())
-            .map_err(|e| Problem::internal("move tables to their new metadata", e))?;
-        for state in states.iter_mut().flatten() {
-            if let Some(new) = prepared.iter().find(|p| Some(&p.table) == state.ident.as_ref()) {
-                state.metadata_location.clone_from(&new.to);
-            }
-        }
-        for expired in prepared.iter().flat_map(|p| &p.metadata.expired) {
-            delete_metadata(expired);
-        }
-        Ok(prepared)
-    }
-
-    fn prepare(&self, change: TableChange, state: Option<&SlotState>) -> Outcome<Option<Prepared>> {
-        let TableChange { table, request } = change;
+impl CatalogState {
+    /// Commits to a table, or makes it.
+    pub(super) fn commit_table(&self, table: TableIdent, request: CommitTable) -> CatalogResult<StoredTable> {
+        names::check_table(&table)?;
         let requirements = request.requirements.unwrap_or_default();
-        let (from, metadata) = match state {
-            Some(state) => {
-                if state.ident.as_ref() != Some(&table) {
-                    return Err(Problem::no_such_table(&table));
-                }
-                let from = state.metadata_location.clone();
-                let base = read_document(&from)?;
-                match change::commit(&from, &base, &requirements, request.updates, self.clock.now_ms())? {
-                    Some(metadata) => (Some(from), metadata),
-                    None => return Ok(None),
-                }
-            }
-            None => {
-                let location = || self.reserve_location(&table);
-                let now_ms = self.clock.now_ms();
-                (None, change::create_by_updates(&requirements, request.updates, location, now_ms)?)
-            }
-        };
-        let version = from.as_deref().map_or(0, |from| metadata_version(from) + 1);
-        let to = self.write_metadata(&metadata, version)?;
-        Ok(Some(Prepared { table, from, metadata, to }))
+        if !change::is_create(&requirements) {
+            return self.change_table(&table, &requirements, request.updates);
+        }
+        let mut tree = self.write();
+        if tree.namespace(&table.namespace)?.tables.contains_key(&table.name) {
+            drop(tree);
+            return self.change_table(&table, &requirements, request.updates);
+        }
+        let location = || self.reserve_location(&table);
+        let metadata = change::create_by_updates(&requirements, request.updates, location, self.clock.now_ms())?;
+        let to = self.write_metadata(&metadata, 0)?;
+        self.point(&table, &to)?;
+        self.insert(&mut tree, &table, &to)?;
+        Ok(StoredTable { metadata_location: Some(to), metadata: metadata.json })
     }
-}
 
-/// The tables to change; none where a change makes its table.
-fn find_slots(tree: &Tree, changes: &[TableChange]) -> Outcome<Vec<Option<Arc<Slot>>>> {
-    changes
-        .iter()
-        .map(|c| {
-            names::check_table(&c.table)?;
-            match change::is_create(c.request.requirements.as_deref().unwrap_or_default()) {
-                true => tree.namespace(&c.table.namespace).map(|n| n.tables.get(&c.table.name).cloned()),
-                false => tree.table(&c.table).map(Some),
-            }
-        })
-        .collect()
-}
+    fn change_table(
+        &self,
+        table: &TableIdent,
+        requirements: &[Value],
+        updates: Vec<Value>,
+    ) -> CatalogResult<StoredTable> {
+        let slot = self.read().table(table)?;
+        let mut state = slot.lock();
+        if state.ident.as_ref() != Some(table) {
+            return Err(CatalogError::no_such_table(table));
+        }
+        let from = state.metadata_location.clone();
+        let base = read_document(&from)?;
+        let Some(metadata) = change::commit(&from, &base, requirements, updates, self.clock.now_ms())? else {
+            return Ok(StoredTable { metadata_location: Some(from), metadata: base });
+        };
+        let to = self.write_metadata(&metadata, metadata_version(&from) + 1)?;
+        self.point(table, &to)?;
+        state.metadata_location.clone_from(&to);
+        metadata.expired.iter().for_each(|location| delete_metadata(location));
+        Ok(StoredTable { metadata_location: Some(to), metadata: metadata.json })
+    }
 
-/// Deletes metadata of a commit that will not happen.
-fn forget(prepared: &[Prepared]) {
-    for p in prepared {
-        delete_metadata(&p.to);
+    /// The moment of a commit. A failure may have moved the table all the same: no file is taken back.
+    fn point(&self, table: &TableIdent, to: &str) -> CatalogResult<()> {
+        let moved = self.files.write_table(table, to, self.clock.uuid());
+        moved.map_err(|e| CatalogError::internal("move the table to its new metadata", e))
     }
 }
 

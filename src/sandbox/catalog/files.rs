@@ -1,79 +1,39 @@
-//! Files that are still there after a kill or a power cut, and never half there.
+//! Files that a kill at any moment leaves whole. A power cut may lose the last ones: nothing waits for the disk.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Component, Path, PathBuf};
 
-use super::problem::{Outcome, Problem};
+use super::problem::{CatalogError, CatalogResult};
 
-/// Files whose names begin so are on their way; one that is found at start was left by a crash and means nothing.
+/// Files whose names begin so are on their way; one that is found at start was left by a kill and means nothing.
 pub(super) const TEMP_PREFIX: &str = ".tmp-";
-
-/// Makes a directory and its missing ancestors, each entry on disk before this returns.
-pub(super) fn create_dirs(dir: &Path) -> io::Result<()> {
-    if dir.is_dir() {
-        return Ok(());
-    }
-    let parent = parent_of(dir)?;
-    create_dirs(parent)?;
-    match fs::create_dir(dir) {
-        Ok(()) => sync_dir(parent),
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
-        Err(e) => Err(e),
-    }
-}
 
 /// Makes a directory that must not be there yet; false if something is.
 pub(super) fn reserve_dir(dir: &Path) -> io::Result<bool> {
-    let parent = parent_of(dir)?;
-    create_dirs(parent)?;
+    fs::create_dir_all(parent_of(dir)?)?;
     match fs::create_dir(dir) {
-        Ok(()) => sync_dir(parent).map(|()| true),
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-        Err(e) => Err(e),
+        made => made.map(|()| true),
     }
 }
 
-/// Writes a new file; an existing one is an error. Bytes and name are on disk before this returns.
+/// Writes a new file; an existing one is an error.
 pub(super) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let parent = parent_of(path)?;
-    create_dirs(parent)?;
+    fs::create_dir_all(parent_of(path)?)?;
     let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
-    let written = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| sync_dir(parent));
-    if written.is_err() {
+    file.write_all(bytes).inspect_err(|_| {
         let _ = fs::remove_file(path);
-    }
-    written
+    })
 }
 
-/// Puts a file in the place of another at once: readers and crashes see the old bytes or the new ones.
+/// Puts a file in the place of another at once: readers and kills see the old bytes or the new ones.
 pub(super) fn replace(path: &Path, bytes: &[u8], unique: uuid::Uuid) -> io::Result<()> {
-    let parent = parent_of(path)?;
-    let temp = parent.join(format!("{TEMP_PREFIX}{unique}"));
+    let temp = parent_of(path)?.join(format!("{TEMP_PREFIX}{unique}"));
     write_new(&temp, bytes)?;
-    if let Err(e) = fs::rename(&temp, path) {
+    fs::rename(&temp, path).inspect_err(|_| {
         let _ = fs::remove_file(&temp);
-        return Err(e);
-    }
-    sync_dir(parent)
-}
-
-/// Gives a file another name.
-pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
-    fs::rename(from, to)?;
-    sync_dir(parent_of(to)?)?;
-    sync_dir(parent_of(from)?)
-}
-
-/// Removes a file for good.
-pub(super) fn remove(path: &Path) -> io::Result<()> {
-    fs::remove_file(path)?;
-    sync_dir(parent_of(path)?)
-}
-
-/// Brings a directory's entries to disk.
-pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
-    File::open(dir)?.sync_all()
+    })
 }
 
 fn parent_of(path: &Path) -> io::Result<&Path> {
@@ -81,14 +41,14 @@ fn parent_of(path: &Path) -> io::Result<&Path> {
 }
 
 /// The path behind `file:///a`, `file:/a` or `/a`. Anything else, and any `..`, is refused.
-pub(super) fn local_path(location: &str) -> Outcome<PathBuf> {
+pub(super) fn local_path(location: &str) -> CatalogResult<PathBuf> {
     let path = match location.strip_prefix("file:") {
         Some(rest) => rest.strip_prefix("//").unwrap_or(rest),
         None => location,
     };
     let path = Path::new(path);
     if !path.is_absolute() || path.components().any(|c| c == Component::ParentDir) {
-        return Err(Problem::bad_request(format!(
+        return Err(CatalogError::bad_request(format!(
             "Location {location} is not an absolute path or file URI: this catalog keeps metadata on local disk"
         )));
     }
@@ -104,13 +64,6 @@ pub(super) fn read_metadata(path: &Path) -> io::Result<String> {
         return Ok(text);
     }
     String::from_utf8(bytes).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
-}
-
-/// Compresses metadata as `write.metadata.compression-codec=gzip` asks.
-pub(super) fn gzip(text: &str) -> io::Result<Vec<u8>> {
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-    encoder.write_all(text.as_bytes())?;
-    encoder.finish()
 }
 
 #[cfg(test)]
@@ -137,13 +90,5 @@ mod tests {
         replace(&path, b"three", uuid::Uuid::nil()).expect("replace");
         assert_eq!(fs::read(&path).expect("read"), b"three");
         assert_eq!(fs::read_dir(dir.path().join("a/b")).expect("list").count(), 1);
-    }
-
-    #[test]
-    fn gzip_metadata_is_read_back() {
-        let dir = tempfile::tempdir().expect("temporary directory");
-        let path = dir.path().join("m.gz.metadata.json");
-        write_new(&path, &gzip("{\"a\":1}").expect("gzip")).expect("write");
-        assert_eq!(read_metadata(&path).expect("read"), "{\"a\":1}");
     }
 }

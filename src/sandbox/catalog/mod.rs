@@ -3,13 +3,12 @@
 //! It answers what the REST specification has for namespaces and tables (no views, no credentials, one warehouse).
 //! Metadata files are written anew for each commit and never changed; a small file per table says which one is
 //! current and is replaced at once, so that a kill at any moment leaves each table before or after its commit.
-//! Integration tests: `tests/it/embedded_catalog.rs`; with real clients: `tests/interop/catalog_clients.py`.
+//! No renaming, no transactions over several tables, no purge: a dropped table's files stay.
+//! Integration tests: `tests/it/embedded_catalog/`; real clients speak to it in `tests/it/interop/`.
 
 mod change;
 mod commit;
-mod faults;
 mod files;
-mod intent;
 mod names;
 mod problem;
 mod requests;
@@ -23,33 +22,25 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-pub use self::faults::{Fault, Faults, SharedFaults};
-use self::router::Handle;
-use self::state::State;
+use self::state::CatalogState;
 use crate::clock::SystemClock;
 use crate::error::{Error, Result};
 
 /// The catalog, open on its directory. No other process can open the directory until the last clone is gone.
 #[derive(Clone)]
 pub struct CatalogServer {
-    handle: Handle,
+    state: Arc<CatalogState>,
 }
 
 impl CatalogServer {
     /// Opens or makes the catalog in `dir`, which must not be open elsewhere ([`crate::error::ErrorKind::Config`]).
     pub fn open(dir: &Path) -> Result<Self> {
-        let state = Arc::new(State::open(dir, SystemClock::shared())?);
-        Ok(Self { handle: Handle { state, faults: SharedFaults::default() } })
-    }
-
-    /// The failures that tests of clients can ask for; none at first.
-    pub fn faults(&self) -> SharedFaults {
-        Arc::clone(&self.handle.faults)
+        Ok(Self { state: Arc::new(CatalogState::open(dir, SystemClock::shared())?) })
     }
 
     /// The routes, to be served by whoever has a server already.
     pub fn router(&self) -> axum::Router {
-        router::router(self.handle.clone())
+        router::router(Arc::clone(&self.state))
     }
 
     /// Answers requests until `shutdown`, then finishes those that are going on.

@@ -9,46 +9,46 @@ use std::path::PathBuf;
 
 use iceberg::{NamespaceIdent, TableIdent};
 
-use super::problem::{Outcome, Problem};
+use super::problem::{CatalogError, CatalogResult};
 
 /// Longest encoded name in bytes: leaves room for suffixes below the usual limit of 255 for a path component.
 const ENCODED_NAME_BYTES_MAX: usize = 200;
 
 /// Splits a namespace as it stands in a path or query: levels are separated by the unit separator.
-pub(super) fn parse_namespace(text: &str) -> Outcome<NamespaceIdent> {
+pub(super) fn parse_namespace(text: &str) -> CatalogResult<NamespaceIdent> {
     namespace(text.split('\u{1f}').map(str::to_string).collect())
 }
 
 /// A namespace of checked levels.
-pub(super) fn namespace(levels: Vec<String>) -> Outcome<NamespaceIdent> {
+pub(super) fn namespace(levels: Vec<String>) -> CatalogResult<NamespaceIdent> {
     for level in &levels {
         check_name(level)?;
     }
-    NamespaceIdent::from_vec(levels).map_err(|_| Problem::bad_request("Namespace must have at least one level"))
+    NamespaceIdent::from_vec(levels).map_err(|_| CatalogError::bad_request("Namespace must have at least one level"))
 }
 
 /// A table identifier of checked names.
-pub(super) fn table(namespace: NamespaceIdent, name: String) -> Outcome<TableIdent> {
+pub(super) fn table(namespace: NamespaceIdent, name: String) -> CatalogResult<TableIdent> {
     check_name(&name)?;
     Ok(TableIdent::new(namespace, name))
 }
 
 /// Checks the parts of an identifier that came as JSON.
-pub(super) fn check_table(table: &TableIdent) -> Outcome<()> {
+pub(super) fn check_table(table: &TableIdent) -> CatalogResult<()> {
     table.namespace.iter().try_for_each(|level| check_name(level))?;
     check_name(&table.name)
 }
 
-fn check_name(name: &str) -> Outcome<()> {
+fn check_name(name: &str) -> CatalogResult<()> {
     if name.is_empty() {
-        return Err(Problem::bad_request("Names of namespaces and tables must not be empty"));
+        return Err(CatalogError::bad_request("Names of namespaces and tables must not be empty"));
     }
     if name.contains('\u{1f}') {
-        return Err(Problem::bad_request(format!("Name {name:?} holds the namespace separator")));
+        return Err(CatalogError::bad_request(format!("Name {name:?} holds the namespace separator")));
     }
     let length = encode(name).len();
     if length > ENCODED_NAME_BYTES_MAX {
-        return Err(Problem::bad_request(format!(
+        return Err(CatalogError::bad_request(format!(
             "Name {name:?} is too long: {length} bytes encoded, at most {ENCODED_NAME_BYTES_MAX}"
         )));
     }

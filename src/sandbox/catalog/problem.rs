@@ -8,16 +8,16 @@ use serde_json::json;
 
 /// An answer other than success.
 #[derive(Debug, Clone)]
-pub(super) struct Problem {
+pub(super) struct CatalogError {
     status: StatusCode,
     kind: &'static str,
     message: String,
 }
 
 /// What every operation of the catalog yields.
-pub(super) type Outcome<T> = Result<T, Problem>;
+pub(super) type CatalogResult<T> = Result<T, CatalogError>;
 
-impl Problem {
+impl CatalogError {
     fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
         Self { status, kind, message: message.into() }
     }
@@ -66,24 +66,9 @@ impl Problem {
         Self::new(StatusCode::CONFLICT, "CommitFailedException", message)
     }
 
-    /// The same key is to be both set and removed (422).
-    pub(super) fn unprocessable(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "UnprocessableEntityException", message)
-    }
-
     /// The disk or this server failed (500): whether a commit happened is unknown.
     pub(super) fn internal(doing: impl std::fmt::Display, e: impl std::fmt::Display) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalServerError", format!("{doing}: {e}"))
-    }
-
-    /// A failure that a test asked for.
-    pub(super) fn injected(status: StatusCode) -> Self {
-        let kind = match status {
-            StatusCode::CONFLICT => "CommitFailedException",
-            StatusCode::SERVICE_UNAVAILABLE => "ServiceUnavailableException",
-            _ => "CommitStateUnknownException",
-        };
-        Self::new(status, kind, "failure injected")
     }
 
     /// The text of it.
@@ -92,7 +77,7 @@ impl Problem {
     }
 }
 
-impl IntoResponse for Problem {
+impl IntoResponse for CatalogError {
     fn into_response(self) -> Response {
         let body = json!({"error": {"message": self.message, "type": self.kind, "code": self.status.as_u16()}});
         (self.status, Json(body)).into_response()

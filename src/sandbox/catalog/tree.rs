@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::files;
 use super::names;
-use super::problem::{Outcome, Problem};
+use super::problem::{CatalogError, CatalogResult};
 use crate::error::{Error, Result};
 
 const NAMESPACE_FILE: &str = "namespace.json";
@@ -37,12 +37,12 @@ pub(super) struct Tree {
 #[derive(Debug, Default)]
 pub(super) struct NamespaceEntry {
     pub(super) properties: Properties,
-    pub(super) tables: BTreeMap<String, Arc<Slot>>,
+    pub(super) tables: BTreeMap<String, Arc<TableSlot>>,
 }
 
 /// A table. Its lock is held for the whole of a commit, and taken after the tree's.
 #[derive(Debug)]
-pub(super) struct Slot(Mutex<SlotState>);
+pub(super) struct TableSlot(Mutex<SlotState>);
 
 /// Where a table stands.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub(super) struct SlotState {
     pub(super) metadata_location: String,
 }
 
-impl Slot {
+impl TableSlot {
     /// A table that is at this metadata.
     pub(super) fn new(ident: TableIdent, metadata_location: String) -> Arc<Self> {
         Arc::new(Self(Mutex::new(SlotState { ident: Some(ident), metadata_location })))
@@ -67,26 +67,26 @@ impl Slot {
 
 impl Tree {
     /// The namespace's entry, or the 404.
-    pub(super) fn namespace(&self, namespace: &NamespaceIdent) -> Outcome<&NamespaceEntry> {
-        self.namespaces.get(namespace).ok_or_else(|| Problem::no_such_namespace(namespace))
+    pub(super) fn namespace(&self, namespace: &NamespaceIdent) -> CatalogResult<&NamespaceEntry> {
+        self.namespaces.get(namespace).ok_or_else(|| CatalogError::no_such_namespace(namespace))
     }
 
     /// The namespace's entry to be changed, or the 404.
-    pub(super) fn namespace_mut(&mut self, namespace: &NamespaceIdent) -> Outcome<&mut NamespaceEntry> {
-        self.namespaces.get_mut(namespace).ok_or_else(|| Problem::no_such_namespace(namespace))
+    pub(super) fn namespace_mut(&mut self, namespace: &NamespaceIdent) -> CatalogResult<&mut NamespaceEntry> {
+        self.namespaces.get_mut(namespace).ok_or_else(|| CatalogError::no_such_namespace(namespace))
     }
 
     /// The table, or the 404.
-    pub(super) fn table(&self, table: &TableIdent) -> Outcome<Arc<Slot>> {
+    pub(super) fn table(&self, table: &TableIdent) -> CatalogResult<Arc<TableSlot>> {
         let namespace = self.namespaces.get(&table.namespace);
         let slot = namespace.and_then(|n| n.tables.get(&table.name)).cloned();
-        slot.ok_or_else(|| Problem::no_such_table(table))
+        slot.ok_or_else(|| CatalogError::no_such_table(table))
     }
 
     /// The 409 if the table exists, the 404 if its namespace does not.
-    pub(super) fn check_vacant(&self, table: &TableIdent) -> Outcome<()> {
+    pub(super) fn check_vacant(&self, table: &TableIdent) -> CatalogResult<()> {
         match self.namespace(&table.namespace)?.tables.contains_key(&table.name) {
-            true => Err(Problem::already_exists(format!("table {table}"))),
+            true => Err(CatalogError::already_exists(format!("table {table}"))),
             false => Ok(()),
         }
     }
@@ -106,11 +106,6 @@ impl Tree {
     /// Takes a namespace away.
     pub(super) fn remove(&mut self, namespace: &NamespaceIdent) {
         self.namespaces.remove(namespace);
-    }
-
-    /// Every table.
-    pub(super) fn tables(&self) -> impl Iterator<Item = &Arc<Slot>> {
-        self.namespaces.values().flat_map(|n| n.tables.values())
     }
 }
 
@@ -134,7 +129,7 @@ struct TableFile {
 impl TreeFiles {
     /// The files below `root`, which is made if it is not there.
     pub(super) fn new(root: PathBuf) -> io::Result<Self> {
-        files::create_dirs(&root)?;
+        fs::create_dir_all(&root)?;
         Ok(Self { root })
     }
 
@@ -178,7 +173,7 @@ impl TreeFiles {
             let file_name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
             if let Some(name) = file_name.strip_suffix(TABLE_SUFFIX).and_then(names::decode) {
                 let ident = TableIdent::new(namespace.clone(), name.clone());
-                tables.insert(name, Slot::new(ident, read_json::<TableFile>(&path)?.metadata_location));
+                tables.insert(name, TableSlot::new(ident, read_json::<TableFile>(&path)?.metadata_location));
             }
         }
         if let Ok(entry) = tree.namespace_mut(&namespace) {
@@ -205,14 +200,14 @@ impl TreeFiles {
     ) -> io::Result<()> {
         let json = serde_json::to_vec(&NamespaceFile { properties: properties.clone() })?;
         let dir = self.namespace_dir(namespace);
-        files::create_dirs(&dir)?;
+        fs::create_dir_all(&dir)?;
         files::replace(&dir.join(NAMESPACE_FILE), &json, unique)
     }
 
     /// Removes an empty namespace.
     pub(super) fn remove_namespace(&self, namespace: &NamespaceIdent) -> io::Result<()> {
         let dir = self.namespace_dir(namespace);
-        files::remove(&dir.join(NAMESPACE_FILE))?;
+        fs::remove_file(dir.join(NAMESPACE_FILE))?;
         // What is left is at most a temporary file of a crash, and harmless.
         let _ = fs::remove_dir(&dir);
         Ok(())

@@ -31,12 +31,12 @@ pub(super) struct NewFile {
 /// Names as a Flink task gives them: the writer's identity and a count, so that it can be told later which of its
 /// files it must have committed.
 #[derive(Debug)]
-pub(super) struct FileNames {
+pub(super) struct WriterFileNames {
     operation: Uuid,
     count: u32,
 }
 
-impl FileNames {
+impl WriterFileNames {
     /// Names of a writer that starts now.
     pub(super) fn new(operation: Uuid) -> Self {
         Self { operation, count: 0 }

@@ -18,7 +18,7 @@ use iceberg::spec::{Operation, TableMetadata};
 use iceberg::{NamespaceIdent, TableIdent, TableUpdate};
 use tokio_util::sync::CancellationToken;
 
-use self::file::{FileNames, NewFile};
+use self::file::{NewFile, WriterFileNames};
 pub use self::orders::expected_orders;
 pub use self::server_logs::expected_server_logs;
 pub use self::tables::create_tables;
@@ -61,14 +61,14 @@ pub struct Expected {
 struct Workload {
     table: &'static str,
     operation: Operation,
-    make_files: fn(&mut Batch<'_>) -> Result<Vec<NewFile>>,
+    make_files: fn(&mut CommitBatch<'_>) -> Result<Vec<NewFile>>,
 }
 
 /// What the files of one commit are made for.
-struct Batch<'a> {
+struct CommitBatch<'a> {
     metadata: &'a TableMetadata,
     checkpoint: u64,
-    names: &'a mut FileNames,
+    names: &'a mut WriterFileNames,
     now_ms: i64,
 }
 
@@ -116,7 +116,7 @@ impl Writers {
         let shutdown = shutdown.child_token();
         for workload in &WORKLOADS {
             let (catalog, store) = (Arc::clone(&self.catalog), Arc::clone(&self.store));
-            let writer = Writer::new(workload, catalog, store, SystemClock::shared())?;
+            let writer = TableWriter::new(workload, catalog, store, SystemClock::shared())?;
             running.spawn(writer.run(interval, shutdown.clone()));
         }
         let mut result = Ok(());
@@ -135,22 +135,24 @@ impl Writers {
 /// Makes one commit to each table, which is there.
 pub async fn write_once(catalog: Arc<dyn Catalog>, store: StoreRef) -> Result<()> {
     for workload in &WORKLOADS {
-        Writer::new(workload, Arc::clone(&catalog), Arc::clone(&store), SystemClock::shared())?.write_next().await?;
+        TableWriter::new(workload, Arc::clone(&catalog), Arc::clone(&store), SystemClock::shared())?
+            .write_next()
+            .await?;
     }
     Ok(())
 }
 
 /// The writer of one table.
-struct Writer {
+struct TableWriter {
     workload: &'static Workload,
     table: TableIdent,
     catalog: Arc<dyn Catalog>,
     store: StoreRef,
     clock: Arc<dyn Clock>,
-    names: FileNames,
+    names: WriterFileNames,
 }
 
-impl Writer {
+impl TableWriter {
     fn new(
         workload: &'static Workload,
         catalog: Arc<dyn Catalog>,
@@ -158,7 +160,7 @@ impl Writer {
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
         let table = TableIdent::new(NamespaceIdent::from_strs([NAMESPACE])?, workload.table.to_string());
-        let names = FileNames::new(clock.uuid());
+        let names = WriterFileNames::new(clock.uuid());
         Ok(Self { workload, table, catalog, store, clock, names })
     }
 
@@ -188,7 +190,7 @@ impl Writer {
         let mut loaded = self.catalog.load_table(&self.table).await?;
         let checkpoint = committed(&loaded.metadata)? + 1;
         let now_ms = self.clock.now_ms();
-        let files = (self.workload.make_files)(&mut Batch {
+        let files = (self.workload.make_files)(&mut CommitBatch {
             metadata: loaded.typed()?,
             checkpoint,
             names: &mut self.names,

@@ -14,7 +14,7 @@ use iceberg::transform::create_transform_function;
 
 use super::file::{FileSpec, NewFile, encode, position_delete_schema};
 use super::random::{below, pick};
-use super::{Batch, Expected};
+use super::{CommitBatch, Expected};
 use crate::error::{Error, Result};
 
 /// Changes in a commit.
@@ -28,14 +28,14 @@ const ID: i32 = 1;
 
 /// A change of one key; `version` numbers all changes ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Change {
+struct OrderChange {
     id: i64,
     version: i64,
     removes: bool,
 }
 
-fn changes(checkpoint: u64) -> impl Iterator<Item = Change> {
-    (0..CHANGES).map(move |item| Change {
+fn changes(checkpoint: u64) -> impl Iterator<Item = OrderChange> {
+    (0..CHANGES).map(move |item| OrderChange {
         id: signed(below(KEYS, checkpoint, item, 0)),
         version: signed(checkpoint * CHANGES + item),
         removes: below(REMOVAL_EVERY, checkpoint, item, 1) == 0,
@@ -61,7 +61,7 @@ pub fn expected_orders(checkpoint: u64) -> Expected {
 /// What a commit does to one bucket.
 #[derive(Debug, Default)]
 struct Delta {
-    rows: Vec<Change>,
+    rows: Vec<OrderChange>,
     equality_deletes: Vec<i64>,
     position_deletes: Vec<i64>,
     /// Where the live row of a key is among `rows`.
@@ -69,7 +69,7 @@ struct Delta {
 }
 
 impl Delta {
-    fn apply(&mut self, change: Change) {
+    fn apply(&mut self, change: OrderChange) {
         match self.written.remove(&change.id) {
             Some(position) => self.position_deletes.push(position),
             None => self.equality_deletes.push(change.id),
@@ -82,8 +82,8 @@ impl Delta {
 }
 
 /// The files of a commit.
-pub(super) fn make_files(batch: &mut Batch<'_>) -> Result<Vec<NewFile>> {
-    let all: Vec<Change> = changes(batch.checkpoint).collect();
+pub(super) fn make_files(batch: &mut CommitBatch<'_>) -> Result<Vec<NewFile>> {
+    let all: Vec<OrderChange> = changes(batch.checkpoint).collect();
     let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(all.iter().map(|c| c.id)));
     let buckets = create_transform_function(&Transform::Bucket(BUCKETS))?.transform(ids)?;
     let buckets = buckets.as_primitive::<Int32Type>();
@@ -96,7 +96,7 @@ pub(super) fn make_files(batch: &mut Batch<'_>) -> Result<Vec<NewFile>> {
     Ok(files)
 }
 
-fn delta_files(batch: &mut Batch<'_>, bucket: i32, mut delta: Delta) -> Result<Vec<NewFile>> {
+fn delta_files(batch: &mut CommitBatch<'_>, bucket: i32, mut delta: Delta) -> Result<Vec<NewFile>> {
     let location = batch.metadata.location();
     let mut spec = |content| FileSpec {
         path: batch.names.next(location, &format!("id_bucket={bucket}")),
@@ -125,12 +125,13 @@ fn delta_files(batch: &mut Batch<'_>, bucket: i32, mut delta: Delta) -> Result<V
     Ok(files)
 }
 
-fn order_rows(schema: &Schema, checkpoint: u64, now_ms: i64, rows: &[Change]) -> Result<RecordBatch> {
+fn order_rows(schema: &Schema, checkpoint: u64, now_ms: i64, rows: &[OrderChange]) -> Result<RecordBatch> {
     // What a row holds beside its key depends on its version alone.
-    let item = |change: &Change| change.version.unsigned_abs();
-    let longs =
-        |value: &dyn Fn(&Change) -> i64| -> ArrayRef { Arc::new(Int64Array::from_iter_values(rows.iter().map(value))) };
-    let texts = |value: &dyn Fn(&Change) -> Option<String>| -> ArrayRef {
+    let item = |change: &OrderChange| change.version.unsigned_abs();
+    let longs = |value: &dyn Fn(&OrderChange) -> i64| -> ArrayRef {
+        Arc::new(Int64Array::from_iter_values(rows.iter().map(value)))
+    };
+    let texts = |value: &dyn Fn(&OrderChange) -> Option<String>| -> ArrayRef {
         Arc::new(rows.iter().map(value).collect::<StringArray>())
     };
     let status = ["placed", "paid", "packed", "shipped", "delivered", "returned"];
@@ -169,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_delta_leaves_the_last_row_of_each_key() {
-        let change = |id, version, removes| Change { id, version, removes };
+        let change = |id, version, removes| OrderChange { id, version, removes };
         let mut delta = Delta::default();
         for c in [
             change(1, 10, false),
@@ -193,7 +194,7 @@ mod tests {
 
     #[test]
     fn commits_repeat_keys_and_remove_some() {
-        let all: Vec<Change> = changes(1).collect();
+        let all: Vec<OrderChange> = changes(1).collect();
         let keys: std::collections::HashSet<i64> = all.iter().map(|c| c.id).collect();
         assert!(keys.len() < all.len() && all.iter().any(|c| c.removes));
         assert_eq!(all, changes(1).collect::<Vec<_>>());

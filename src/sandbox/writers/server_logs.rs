@@ -12,7 +12,7 @@ use iceberg::spec::{DataContentType, Literal, Schema, Struct};
 
 use super::file::{FileSpec, NewFile, encode};
 use super::random::{below, pick};
-use super::{Batch, Expected};
+use super::{CommitBatch, Expected};
 use crate::error::{Error, Result};
 
 /// Rows in a commit.
@@ -28,16 +28,16 @@ pub fn expected_server_logs(checkpoint: u64) -> Expected {
 }
 
 #[derive(Debug)]
-struct Row {
+struct LogRow {
     id: u64,
     at_ms: i64,
 }
 
-fn rows(checkpoint: u64, now_ms: i64) -> impl Iterator<Item = Row> {
+fn rows(checkpoint: u64, now_ms: i64) -> impl Iterator<Item = LogRow> {
     (0..ROWS).map(move |item| {
         let late = below(LATE_EVERY, checkpoint, item, 0) == 0;
         let age_ms = below(if late { HOUR_MS } else { 2_000 }, checkpoint, item, 1);
-        Row { id: (checkpoint - 1) * ROWS + item, at_ms: now_ms - i64::try_from(age_ms).unwrap_or(0) }
+        LogRow { id: (checkpoint - 1) * ROWS + item, at_ms: now_ms - i64::try_from(age_ms).unwrap_or(0) }
     })
 }
 
@@ -47,8 +47,8 @@ fn hour_of(at_ms: i64) -> Result<String> {
 }
 
 /// The files of a commit: one per hour.
-pub(super) fn make_files(batch: &mut Batch<'_>) -> Result<Vec<NewFile>> {
-    let mut hours: BTreeMap<String, Vec<Row>> = BTreeMap::new();
+pub(super) fn make_files(batch: &mut CommitBatch<'_>) -> Result<Vec<NewFile>> {
+    let mut hours: BTreeMap<String, Vec<LogRow>> = BTreeMap::new();
     for row in rows(batch.checkpoint, batch.now_ms) {
         hours.entry(hour_of(row.at_ms)?).or_default().push(row);
     }
@@ -68,7 +68,7 @@ pub(super) fn make_files(batch: &mut Batch<'_>) -> Result<Vec<NewFile>> {
     Ok(files)
 }
 
-fn log_rows(schema: &Schema, hour: &str, rows: &[Row]) -> Result<RecordBatch> {
+fn log_rows(schema: &Schema, hour: &str, rows: &[LogRow]) -> Result<RecordBatch> {
     let levels = ["INFO", "INFO", "INFO", "DEBUG", "WARN", "ERROR"];
     let paths = ["/", "/cart", "/orders", "/orders/items", "/login", "/search"];
     let statuses = [200, 200, 200, 204, 301, 404, 500];
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn ids_go_on_from_commit_to_commit_and_some_rows_are_late() {
         let now_ms = 1_800_000_000_000;
-        let all: Vec<Row> = (1..=2).flat_map(|n| rows(n, now_ms)).collect();
+        let all: Vec<LogRow> = (1..=2).flat_map(|n| rows(n, now_ms)).collect();
         let expected = expected_server_logs(2);
         assert_eq!(all.len() as u64, expected.rows.unsigned_abs());
         assert_eq!(all.iter().map(|r| r.id.cast_signed()).sum::<i64>(), expected.id_sum);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use icewright::clock::{Clock, SystemClock};
-use icewright::sandbox::catalog::{CatalogServer, Faults};
+use icewright::sandbox::catalog::CatalogServer;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -12,7 +12,6 @@ use tokio_util::sync::CancellationToken;
 /// A catalog that serves a directory.
 pub(super) struct Catalog {
     pub(super) uri: String,
-    server: CatalogServer,
     http: reqwest::Client,
     shutdown: CancellationToken,
     task: JoinHandle<icewright::error::Result<()>>,
@@ -24,8 +23,8 @@ impl Catalog {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
         let uri = format!("http://{}", listener.local_addr().expect("address"));
         let shutdown = CancellationToken::new();
-        let task = tokio::spawn(server.clone().serve(listener, shutdown.clone()));
-        Self { uri, server, http: reqwest::Client::new(), shutdown, task }
+        let task = tokio::spawn(server.serve(listener, shutdown.clone()));
+        Self { uri, http: reqwest::Client::new(), shutdown, task }
     }
 
     /// Stops it, so that the directory can be opened again.
@@ -35,21 +34,8 @@ impl Catalog {
         self.task.await.expect("join").expect("serve");
     }
 
-    pub(super) fn faults<T>(&self, change: impl FnOnce(&mut Faults) -> T) -> T {
-        change(&mut self.server.faults().lock())
-    }
-
-    pub(super) async fn try_call(
-        &self,
-        method: &str,
-        path: &str,
-        body: Option<&Value>,
-    ) -> Result<(u16, Value), reqwest::Error> {
-        call(&self.http, &self.uri, method, path, body).await
-    }
-
     pub(super) async fn call(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
-        self.try_call(method, path, body).await.expect("an answer")
+        call(&self.http, &self.uri, method, path, body).await.expect("an answer")
     }
 
     pub(super) async fn get(&self, path: &str) -> (u16, Value) {

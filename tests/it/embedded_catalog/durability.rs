@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use icewright::error::ErrorKind;
 use icewright::sandbox::catalog::CatalogServer;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -48,36 +48,6 @@ async fn half_written_files_mean_nothing() {
     catalog.namespace(&["started"]).await;
     let (status, body) = catalog.commit("t", json!([]), json!([set_property("k", "2")])).await;
     assert_eq!((status, &body["metadata"]["properties"]["k"]), (200, &json!("2")));
-}
-
-#[tokio::test]
-async fn a_transaction_that_was_cut_off_is_finished_at_start() {
-    let dir = tempfile::tempdir().expect("temporary directory");
-    let catalog = Catalog::start(dir.path()).await;
-    catalog.namespace(&["ns"]).await;
-    let (mut from, mut to) = (Vec::new(), Vec::new());
-    for t in ["a", "b", "c"] {
-        catalog.table("ns", t, json!({})).await;
-        from.push(catalog.load("ns", t).await["metadata-location"].clone());
-        to.push(catalog.commit(t, json!([]), json!([set_property("k", "1")])).await.1["metadata-location"].clone());
-    }
-    catalog.stop().await;
-    // Table a has moved, b has not, and c is already elsewhere: only b is left to do.
-    let tree = dir.path().join("catalog");
-    let point = |t: &str, at: &Value| {
-        std::fs::write(tree.join(format!("ns/{t}.table.json")), json!({"metadata-location": at}).to_string())
-    };
-    point("b", &from[1]).expect("write");
-    let step =
-        |t: &str, from: &Value, to: &Value| json!({"table": {"namespace": ["ns"], "name": t}, "from": from, "to": to});
-    let intent = json!([step("a", &from[0], &to[0]), step("b", &from[1], &to[1]), step("c", &from[2], &from[2])]);
-    std::fs::write(tree.join("transaction.json"), intent.to_string()).expect("write");
-
-    let catalog = Catalog::start(dir.path()).await;
-    for (t, at) in ["a", "b", "c"].iter().zip(&to) {
-        assert_eq!(catalog.load("ns", t).await["metadata-location"], *at, "{t}");
-    }
-    assert!(!tree.join("transaction.json").exists());
 }
 
 const CHILD_DIR: &str = "ICEWRIGHT_TEST_CATALOG_DIR";

@@ -3,7 +3,6 @@
 mod client;
 mod commits;
 mod durability;
-mod faults;
 mod names;
 mod tables;
 mod writers;

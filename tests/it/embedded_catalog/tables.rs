@@ -1,4 +1,4 @@
-//! Tables: create, stage, load, rename, drop, register.
+//! Tables: create, stage, load, drop, register.
 
 use serde_json::{Value, json};
 
@@ -108,32 +108,6 @@ async fn a_staged_table_appears_with_its_commit_and_keeps_its_ids() {
 }
 
 #[tokio::test]
-async fn a_renamed_table_keeps_its_files_to_itself() {
-    let dir = tempfile::tempdir().expect("temporary directory");
-    let catalog = Catalog::start(dir.path()).await;
-    catalog.namespace(&["ns"]).await;
-    catalog.namespace(&["other"]).await;
-    let table = catalog.table("ns", "a", json!({})).await;
-    let to = |name: &str| json!({"source": {"namespace": ["ns"], "name": "a"}, "destination": {"namespace": ["other"], "name": name}});
-    assert_eq!(catalog.post("/v1/tables/rename", to("b")).await.0, 204);
-    assert_eq!(catalog.post("/v1/tables/rename", to("c")).await.0, 404);
-    assert_eq!(catalog.get("/v1/namespaces/ns/tables/a").await.0, 404);
-    assert_eq!(catalog.load("other", "b").await["metadata"], table);
-
-    let fresh = catalog.table("ns", "a", json!({})).await;
-    assert_ne!(fresh["location"], table["location"]);
-    assert_eq!(catalog.post("/v1/tables/rename", to("b")).await.0, 409);
-    // A purge takes what is the table's own, and nothing else.
-    assert_eq!(catalog.call("DELETE", "/v1/namespaces/ns/tables/a?purgeRequested=true", None).await.0, 204);
-    assert!(!path(&fresh["location"]).exists());
-    assert!(path(&table["location"]).exists());
-    catalog.stop().await;
-    let catalog = Catalog::start(dir.path()).await;
-    assert_eq!(catalog.load("other", "b").await["metadata"], table);
-    assert_eq!(catalog.get("/v1/namespaces/ns/tables").await.1["identifiers"], json!([]));
-}
-
-#[tokio::test]
 async fn a_dropped_table_can_be_registered_again() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let catalog = Catalog::start(dir.path()).await;
@@ -158,11 +132,11 @@ async fn a_dropped_table_can_be_registered_again() {
         let (status, body) = catalog.commit(&format!("r{i}"), json!([]), json!([set_property("n", "1")])).await;
         assert_eq!((status, &body["metadata"]["properties"]), (200, &json!({"n": "1"})));
     }
-    let overwrite = json!({"name": "r0", "metadata-location": new["metadata-location"], "overwrite": true});
-    assert_eq!(catalog.post("/v1/namespaces/ns/register", overwrite).await.1["metadata"], new["metadata"]);
-    // Two tables share these files now: a purge of one must leave them.
+    // Two tables share these files now.
     assert_eq!(catalog.call("DELETE", "/v1/namespaces/ns/tables/r1?purgeRequested=true", None).await.0, 204);
     assert!(path(&new["metadata-location"]).exists());
+    let fresh = catalog.table("ns", "t", json!({})).await;
+    assert_ne!(fresh["location"], old["metadata"]["location"]);
     for location in ["/nowhere/m.metadata.json", "s3://b/m.metadata.json"] {
         let request = json!({"name": "x", "metadata-location": location});
         assert_eq!(catalog.post("/v1/namespaces/ns/register", request).await.0, 400, "{location}");
@@ -196,25 +170,12 @@ async fn a_table_with_unknown_types_is_served_as_it_is_and_changed_where_no_type
 }
 
 #[tokio::test]
-async fn a_load_can_ask_for_referenced_snapshots_only() {
+async fn a_table_answers_whether_it_is_there_and_takes_reports() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let catalog = Catalog::start(dir.path()).await;
     catalog.namespace(&["ns"]).await;
     catalog.table("ns", "t", json!({})).await;
-    for (id, parent) in [(1, None), (2, Some(1)), (3, Some(2))] {
-        let updates = json!([snapshot(id, parent, id, now_ms() + id), set_ref("main", "branch", id)]);
-        let (status, body) = catalog.commit("t", json!([assert_ref("main", parent)]), updates).await;
-        assert_eq!(status, 200, "{body}");
-    }
-    assert_eq!(catalog.commit("t", json!([]), json!([set_ref("keep", "tag", 1)])).await.0, 200);
-    let ids = |body: &Value| -> Vec<i64> {
-        let snapshots = body["metadata"]["snapshots"].as_array().expect("snapshots");
-        snapshots.iter().filter_map(|s| s["snapshot-id"].as_i64()).collect()
-    };
-    assert_eq!(ids(&catalog.load("ns", "t").await), [1, 2, 3]);
-    assert_eq!(ids(&catalog.get("/v1/namespaces/ns/tables/t?snapshots=all").await.1), [1, 2, 3]);
-    assert_eq!(ids(&catalog.get("/v1/namespaces/ns/tables/t?snapshots=refs").await.1), [1, 3]);
-    assert_eq!(catalog.get("/v1/namespaces/ns/tables/t?snapshots=few").await.0, 400);
     assert_eq!(catalog.call("HEAD", "/v1/namespaces/ns/tables/t", None).await.0, 204);
+    assert_eq!(catalog.call("HEAD", "/v1/namespaces/ns/tables/u", None).await.0, 404);
     assert_eq!(catalog.post("/v1/namespaces/ns/tables/t/metrics", json!({"report-type": "x"})).await.0, 204);
 }

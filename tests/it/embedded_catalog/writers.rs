@@ -1,17 +1,22 @@
 //! The sandbox's writers against the embedded catalog, read back row by row by rules of this test's own.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
 use iceberg::io::{FileIO, FileIOBuilder, LocalFsStorageFactory};
 use iceberg::spec::{DataContentType, DataFile, Datum, FormatVersion, ManifestList, Struct};
 use iceberg::{NamespaceIdent, TableIdent};
 use icewright::catalog::Catalog as _;
 use icewright::catalog::rest::{Auth, RestCatalog, RestCatalogConfig};
-use icewright::sandbox::catalog::Fault;
+use icewright::sandbox::catalog::CatalogServer;
 use icewright::sandbox::writers::{
     Expected, NAMESPACE, ORDERS, SERVER_LOGS, begin, committed, create_tables, expected_orders, expected_server_logs,
     write_once,
@@ -179,18 +184,56 @@ async fn writers_go_on_after_a_restart() {
     assert_eq!(buckets.len(), 2);
 }
 
+/// What goes wrong with a commit.
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    FailBefore(StatusCode),
+    FailAfter(StatusCode),
+    /// Applied, then the connection is closed without a byte of answer.
+    DropAfter,
+}
+
+type Faults = Arc<Mutex<Vec<Fault>>>;
+
+async fn spoil(State(faults): State<Faults>, request: Request, next: Next) -> Response {
+    let commit = request.method() == Method::POST && request.uri().path().contains("/tables/");
+    let fault = commit.then(|| faults.lock().expect("no panic under the lock").pop()).flatten();
+    if let Some(Fault::FailBefore(status)) = fault {
+        return status.into_response();
+    }
+    let response = next.run(request).await;
+    match fault {
+        Some(Fault::FailAfter(status)) => status.into_response(),
+        Some(Fault::DropAfter) => {
+            let lost = futures::stream::once(async { Err::<Bytes, _>(std::io::Error::other("response lost")) });
+            Response::new(Body::from_stream(lost))
+        }
+        _ => response,
+    }
+}
+
 #[tokio::test]
 async fn no_commit_is_lost_or_doubled_when_answers_are() {
     let dir = tempfile::tempdir().expect("temporary directory");
-    let catalog = Catalog::start(dir.path()).await;
-    let tables = Tables::open(&catalog.uri).await;
-    let faults =
-        [Fault::Conflict, Fault::FailAfter(500), Fault::FailBefore(503), Fault::FailAfter(504), Fault::DropAfter];
-    for (fault, checkpoint) in faults.into_iter().zip(1..) {
-        catalog.faults(|f| f.inject(None, 2, fault));
+    let faults = Faults::default();
+    let server = CatalogServer::open(dir.path()).expect("open catalog");
+    let router = server.router().layer(from_fn_with_state(Arc::clone(&faults), spoil));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bind");
+    let uri = format!("http://{}", listener.local_addr().expect("address"));
+    tokio::spawn(async { axum::serve(listener, router).await });
+    let tables = Tables::open(&uri).await;
+    let cases = [
+        Fault::FailBefore(StatusCode::CONFLICT),
+        Fault::FailAfter(StatusCode::INTERNAL_SERVER_ERROR),
+        Fault::FailBefore(StatusCode::SERVICE_UNAVAILABLE),
+        Fault::FailAfter(StatusCode::GATEWAY_TIMEOUT),
+        Fault::DropAfter,
+    ];
+    for (fault, checkpoint) in cases.into_iter().zip(1..) {
+        faults.lock().expect("lock").extend([fault; 2]);
         tables.write().await;
         tables.check(checkpoint).await;
-        assert_eq!(catalog.faults(|f| f.remaining()), 0, "{fault:?}");
+        assert!(faults.lock().expect("lock").is_empty(), "{fault:?}");
     }
 }
 

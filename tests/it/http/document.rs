@@ -16,11 +16,11 @@ fn operations(document: &Value) -> BTreeSet<String> {
     paths.iter().flat_map(methods).collect()
 }
 
-/// After a wanted change, write it anew: `UPDATE_GOLDEN=1 cargo test --test it http::document`.
+/// After a wanted change, write it anew: `BLESS=1 cargo test --test it http::document`.
 #[test]
 fn the_description_is_the_one_that_was_agreed_on() {
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/openapi.json");
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+    if std::env::var_os("BLESS").is_some() {
         std::fs::write(golden, document()).expect("write");
     }
     assert_eq!(document(), std::fs::read_to_string(golden).expect("read"));

@@ -15,7 +15,7 @@ use icewright::rewrite::{MemoryBudget, Progress, RewriteContext, RewriteResult, 
 use icewright::run_id::RunId;
 use icewright::table::LoadedTable;
 use icewright::table::{FileEntry, PartitionTuple};
-use icewright::testing::builder::file_entry;
+use icewright::testing::builder::{file_entry, metadata};
 use icewright::testing::{FaultyStore, MemoryStore, Operation};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::arrow::{ArrowWriter, PARQUET_FIELD_ID_META_KEY};
@@ -76,13 +76,10 @@ pub(crate) struct Table {
 impl Table {
     /// A version 2 table with one schema.
     pub(crate) fn new(fields: Value) -> Self {
-        let metadata = json!({
-            "format-version": 2, "table-uuid": "7d2e5f30-0b5c-4f65-9d3a-1c7a6e2b9f10", "location": LOCATION,
-            "last-sequence-number": 100, "last-updated-ms": 1, "last-column-id": 1000,
-            "current-schema-id": 0, "schemas": [{"type": "struct", "schema-id": 0, "fields": fields}],
-            "default-spec-id": 0, "partition-specs": [{"spec-id": 0, "fields": []}], "last-partition-id": 1100,
-            "default-sort-order-id": 0, "sort-orders": [{"order-id": 0, "fields": []}], "properties": {}, "snapshots": [],
-        });
+        let metadata = metadata(json!({
+            "location": LOCATION, "last-sequence-number": 100, "last-column-id": 1000, "last-partition-id": 1100,
+            "schemas": [{"type": "struct", "schema-id": 0, "fields": fields}],
+        }));
         let run = RunId(SystemClock.uuid());
         let store = MemoryStore::new();
         let faulty = FaultyStore::new(Arc::new(store.clone()));

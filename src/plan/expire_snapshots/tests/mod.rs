@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::policy::{CommitInterval, ExpireSnapshotsPolicy, Schedule, Span};
+use crate::testing::builder::metadata;
 
 const NOW: i64 = 1_800_000_000_000;
 const MINUTE: i64 = 60_000;
@@ -38,16 +39,12 @@ fn table(snapshots: &[Snap], refs: &Value, properties: &Value) -> LoadedTable {
         json
     };
     let last_updated = snapshots.iter().map(|s| NOW - s.2).max().unwrap_or(NOW);
-    let metadata = json!({
-        "format-version": 2, "table-uuid": "0b9a9e3c-5d0f-4e5c-9d5e-123456789012", "location": "s3://b/db/t",
-        "last-sequence-number": snapshots.len(), "last-updated-ms": last_updated, "last-column-id": 1,
-        "schemas": [{"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "id", "required": false, "type": "long"}]}],
-        "current-schema-id": 0, "partition-specs": [{"spec-id": 0, "fields": []}], "default-spec-id": 0,
-        "last-partition-id": 999, "sort-orders": [{"order-id": 0, "fields": []}], "default-sort-order-id": 0,
+    let metadata = metadata(json!({
+        "location": "s3://b/db/t", "last-sequence-number": snapshots.len(), "last-updated-ms": last_updated,
         "properties": properties, "current-snapshot-id": main.unwrap_or_else(|| json!(-1)), "refs": refs,
         "snapshots": snapshots.iter().enumerate().map(snapshot).collect::<Vec<_>>(),
         "snapshot-log": [], "metadata-log": [],
-    });
+    }));
     LoadedTable::from_metadata_json("s3://b/db/t/metadata/00009-x.metadata.json".into(), &metadata)
         .expect("valid metadata")
 }
