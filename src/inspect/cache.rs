@@ -1,12 +1,14 @@
 //! Manifests and manifest lists that were read, as summaries, in bounded memory. Both are immutable, so nothing in here is
 //! ever wrong; when it is full, what was not used for longest goes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::mem::size_of;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use iceberg::spec::ManifestFile;
-use parking_lot::{Mutex, MutexGuard};
+use moka::policy::EvictionPolicy;
+use moka::sync::Cache;
+use parking_lot::Mutex;
 
 use super::summary::ManifestSummary;
 
@@ -15,28 +17,15 @@ type List = Arc<[Arc<ManifestFile>]>;
 /// Summaries by path of manifest or manifest list, shared by all tables.
 #[derive(Debug)]
 pub struct ManifestCache {
-    max_bytes: usize,
-    inner: Mutex<Inner>,
-}
-
-#[derive(Debug, Default)]
-struct Inner {
-    slots: HashMap<Arc<str>, Slot>,
-    /// Paths by when they were last used.
-    by_use: BTreeMap<u64, Arc<str>>,
-    uses: u64,
-    bytes: usize,
-}
-
-#[derive(Debug)]
-struct Slot {
-    value: Value,
-    bytes: usize,
-    used: u64,
+    /// With their bytes.
+    read: Cache<Arc<str>, (ManifestOrList, usize)>,
+    /// The manifest list used last. Lists of one table are read together, and each has most of its manifests in common with
+    /// the one before.
+    newest_list: Mutex<Option<Weak<[Arc<ManifestFile>]>>>,
 }
 
 #[derive(Debug, Clone)]
-enum Value {
+enum ManifestOrList {
     /// With the manifest's length: a path that was written anew is another manifest.
     Manifest(i64, Arc<ManifestSummary>),
     List(List),
@@ -46,43 +35,50 @@ impl ManifestCache {
     /// A cache of at most about `max_bytes`. A manifest takes some 24 bytes per file, a manifest list some 400 per manifest
     /// that no other list has named yet and 8 per other.
     pub fn new(max_bytes: usize) -> Self {
-        Self { max_bytes, inner: Mutex::default() }
+        let read = Cache::builder()
+            .max_capacity(max_bytes as u64)
+            .eviction_policy(EvictionPolicy::lru())
+            .weigher(|path: &Arc<str>, (_, bytes): &(ManifestOrList, usize)| {
+                // The path and the table's own entry for it, about.
+                u32::try_from(bytes + path.len() + 3 * size_of::<(Arc<str>, ManifestOrList)>()).unwrap_or(u32::MAX)
+            })
+            .build();
+        Self { read, newest_list: Mutex::default() }
     }
 
     /// Bytes in use.
     pub fn bytes(&self) -> usize {
-        self.lock().bytes
+        self.read.run_pending_tasks();
+        usize::try_from(self.read.weighted_size()).unwrap_or(usize::MAX)
     }
 
     pub(super) fn summary(&self, manifest: &ManifestFile) -> Option<Arc<ManifestSummary>> {
-        match self.lock().get(&manifest.manifest_path)? {
-            Value::Manifest(length, summary) if length == manifest.manifest_length => Some(summary),
+        match self.read.get(manifest.manifest_path.as_str())?.0 {
+            ManifestOrList::Manifest(length, summary) if length == manifest.manifest_length => Some(summary),
             _ => None,
         }
     }
 
     pub(super) fn put_summary(&self, manifest: &ManifestFile, summary: Arc<ManifestSummary>) {
         let bytes = summary.weight();
-        let value = Value::Manifest(manifest.manifest_length, summary);
-        self.lock().put(&manifest.manifest_path, value, bytes, self.max_bytes);
+        self.put(&manifest.manifest_path, ManifestOrList::Manifest(manifest.manifest_length, summary), bytes);
     }
 
     pub(super) fn list(&self, path: &str) -> Option<List> {
-        match self.lock().get(path)? {
-            Value::List(list) => Some(list),
-            Value::Manifest(..) => None,
+        match self.read.get(path)?.0 {
+            ManifestOrList::List(list) => {
+                self.swap_newest(&list);
+                Some(list)
+            }
+            ManifestOrList::Manifest(..) => None,
         }
     }
 
     /// Keeps a manifest list without the bounds of partitions; manifests that the neighbouring list in use named are shared.
     pub(super) fn put_list(&self, path: &str, manifests: Vec<ManifestFile>) -> List {
-        let mut inner = self.lock();
-        let known = inner.newest_list();
-        let known: HashMap<&str, &Arc<ManifestFile>> = known
-            .iter()
-            .flat_map(|list| list.iter())
-            .map(|manifest| (manifest.manifest_path.as_str(), manifest))
-            .collect();
+        let known = self.newest_list.lock().as_ref().and_then(Weak::upgrade);
+        let known: HashMap<&str, &Arc<ManifestFile>> =
+            known.iter().flat_map(|list| list.iter()).map(|m| (m.manifest_path.as_str(), m)).collect();
         let mut bytes = size_of::<List>();
         let mut share = |manifest: ManifestFile| {
             bytes += size_of::<Arc<ManifestFile>>();
@@ -95,60 +91,17 @@ impl ManifestCache {
             }
         };
         let list: List = manifests.into_iter().map(&mut share).collect();
-        inner.put(path, Value::List(list.clone()), bytes, self.max_bytes);
+        self.swap_newest(&list);
+        self.put(path, ManifestOrList::List(list.clone()), bytes);
         list
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Nothing under the lock can panic half-way through a change.
-        self.inner.lock()
-    }
-}
-
-impl Inner {
-    fn get(&mut self, path: &str) -> Option<Value> {
-        let (path, _) = self.slots.get_key_value(path)?;
-        let path = path.clone();
-        self.uses += 1;
-        let slot = self.slots.get_mut(&path)?;
-        self.by_use.remove(&slot.used);
-        slot.used = self.uses;
-        self.by_use.insert(self.uses, path);
-        Some(slot.value.clone())
+    fn swap_newest(&self, list: &List) {
+        *self.newest_list.lock() = Some(Arc::downgrade(list));
     }
 
-    fn put(&mut self, path: &str, value: Value, weight: usize, max_bytes: usize) {
-        let bytes = weight + path.len() + size_of::<Slot>() + size_of::<(u64, Arc<str>)>();
-        self.remove(path);
-        if bytes > max_bytes {
-            return;
-        }
-        while self.bytes + bytes > max_bytes {
-            let Some((_, oldest)) = self.by_use.first_key_value() else { break };
-            let oldest = oldest.clone();
-            self.remove(&oldest);
-        }
-        self.uses += 1;
-        let path: Arc<str> = path.into();
-        self.by_use.insert(self.uses, path.clone());
-        self.slots.insert(path, Slot { value, bytes, used: self.uses });
-        self.bytes += bytes;
-    }
-
-    fn remove(&mut self, path: &str) {
-        if let Some(slot) = self.slots.remove(path) {
-            self.by_use.remove(&slot.used);
-            self.bytes -= slot.bytes;
-        }
-    }
-
-    /// The manifest list used last. Lists of one table are read together, and each has most of its manifests in common with
-    /// the one before.
-    fn newest_list(&self) -> Option<List> {
-        let lists = self.by_use.values().rev().filter_map(|path| match &self.slots.get(path)?.value {
-            Value::List(list) => Some(list.clone()),
-            Value::Manifest(..) => None,
-        });
-        lists.into_iter().next()
+    fn put(&self, path: &str, value: ManifestOrList, bytes: usize) {
+        self.read.insert(path.into(), (value, bytes));
+        self.read.run_pending_tasks();
     }
 }

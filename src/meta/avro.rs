@@ -3,7 +3,7 @@
 //! Input is not trusted. Every length is checked against the bytes that are left before anything is allocated, nesting is
 //! limited, and every error names the file and the offset. Encoding is limited to what manifests need.
 
-pub(crate) use super::avro_schema::{Field, Kind, Logical, Type};
+pub(crate) use super::avro_schema::{Field, Logical, Type, TypeKind};
 use crate::error::{Error, Result};
 
 /// Reads values from a decompressed block.
@@ -27,12 +27,10 @@ impl<'a> Decoder<'a> {
         Error::invalid(format!("{file}: avro data at byte {block_at}, offset {at} inside: {what}"))
     }
 
-    /// Bytes consumed so far.
     pub(crate) fn position(&self) -> usize {
         self.at
     }
 
-    /// Bytes left.
     pub(crate) fn remaining(&self) -> usize {
         self.bytes.len() - self.at
     }
@@ -42,7 +40,6 @@ impl<'a> Decoder<'a> {
         self.bytes.get(start..self.at).unwrap_or_default()
     }
 
-    /// The next `n` bytes.
     pub(crate) fn take(&mut self, n: usize) -> Result<&'a [u8]> {
         match self.at.checked_add(n).and_then(|end| self.bytes.get(self.at..end)) {
             Some(bytes) => {
@@ -89,21 +86,21 @@ impl<'a> Decoder<'a> {
     /// The branch of a union that follows, or the type itself. A null is `None`.
     pub(crate) fn branch<'t>(&mut self, ty: &'t Type) -> Result<Option<&'t Type>> {
         let chosen = match &ty.kind {
-            Kind::Union(branches) => {
+            TypeKind::Union(branches) => {
                 let n = self.long()?;
                 let branch = usize::try_from(n).ok().and_then(|n| branches.get(n));
                 branch.ok_or_else(|| self.error(format!("no union branch {n}")))?.as_ref()
             }
             _ => ty,
         };
-        Ok(if matches!(chosen.kind, Kind::Null) { None } else { Some(chosen) })
+        Ok(if matches!(chosen.kind, TypeKind::Null) { None } else { Some(chosen) })
     }
 
     /// The fields of the record that follows, by the branch that was written. `None`: a null.
     pub(crate) fn record<'t>(&mut self, ty: &'t Type) -> Result<Option<&'t [Field]>> {
         match self.branch(ty)? {
             None => Ok(None),
-            Some(Type { kind: Kind::Record(fields), .. }) => Ok(Some(fields)),
+            Some(Type { kind: TypeKind::Record(fields), .. }) => Ok(Some(fields)),
             Some(_) => Err(self.error("a record was expected")),
         }
     }
@@ -112,22 +109,20 @@ impl<'a> Decoder<'a> {
     pub(crate) fn opt_long(&mut self, ty: &Type) -> Result<Option<i64>> {
         match self.branch(ty)? {
             None => Ok(None),
-            Some(Type { kind: Kind::Int | Kind::Long, .. }) => self.long().map(Some),
+            Some(Type { kind: TypeKind::Int | TypeKind::Long, .. }) => self.long().map(Some),
             Some(_) => Err(self.error("an integer was expected")),
         }
     }
 
-    /// An optional 32-bit integer.
     pub(crate) fn opt_int(&mut self, ty: &Type) -> Result<Option<i32>> {
         let value = self.opt_long(ty)?;
         value.map(|v| i32::try_from(v).map_err(|_| self.error(format!("{v} does not fit 32 bits")))).transpose()
     }
 
-    /// An optional boolean.
     pub(crate) fn opt_bool(&mut self, ty: &Type) -> Result<Option<bool>> {
         match self.branch(ty)? {
             None => Ok(None),
-            Some(Type { kind: Kind::Boolean, .. }) => Ok(Some(self.take(1)?[0] != 0)),
+            Some(Type { kind: TypeKind::Boolean, .. }) => Ok(Some(self.take(1)?[0] != 0)),
             Some(_) => Err(self.error("a boolean was expected")),
         }
     }
@@ -136,13 +131,12 @@ impl<'a> Decoder<'a> {
     pub(crate) fn opt_bytes(&mut self, ty: &Type) -> Result<Option<&'a [u8]>> {
         match self.branch(ty)? {
             None => Ok(None),
-            Some(Type { kind: Kind::Bytes | Kind::Text, .. }) => self.raw_bytes().map(Some),
-            Some(Type { kind: Kind::Fixed(n), .. }) => self.take(*n).map(Some),
+            Some(Type { kind: TypeKind::Bytes | TypeKind::Text, .. }) => self.raw_bytes().map(Some),
+            Some(Type { kind: TypeKind::Fixed(n), .. }) => self.take(*n).map(Some),
             Some(_) => Err(self.error("bytes were expected")),
         }
     }
 
-    /// Optional text.
     pub(crate) fn opt_text(&mut self, ty: &Type) -> Result<Option<&'a str>> {
         let bytes = self.opt_bytes(ty)?;
         bytes.map(|b| std::str::from_utf8(b).map_err(|_| self.error("text is not UTF-8"))).transpose()
@@ -157,7 +151,7 @@ impl<'a> Decoder<'a> {
     ) -> Result<bool> {
         let item = match self.branch(ty)? {
             None => return Ok(false),
-            Some(Type { kind: Kind::Array(item), .. }) => item,
+            Some(Type { kind: TypeKind::Array(item), .. }) => item,
             Some(_) => return Err(self.error("an array was expected")),
         };
         loop {
@@ -182,23 +176,22 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Steps over a value.
     pub(crate) fn skip(&mut self, ty: &Type) -> Result<()> {
         match &ty.kind {
-            Kind::Null => Ok(()),
-            Kind::Boolean => self.take(1).map(drop),
-            Kind::Int | Kind::Long | Kind::Enum => self.long().map(drop),
-            Kind::Float => self.take(4).map(drop),
-            Kind::Double => self.take(8).map(drop),
-            Kind::Bytes | Kind::Text => self.raw_bytes().map(drop),
-            Kind::Fixed(n) => self.take(*n).map(drop),
-            Kind::Array(item) => self.skip_items(item, false),
-            Kind::Map(value) => self.skip_items(value, true),
-            Kind::Union(_) => match self.branch(ty)? {
+            TypeKind::Null => Ok(()),
+            TypeKind::Boolean => self.take(1).map(drop),
+            TypeKind::Int | TypeKind::Long | TypeKind::Enum => self.long().map(drop),
+            TypeKind::Float => self.take(4).map(drop),
+            TypeKind::Double => self.take(8).map(drop),
+            TypeKind::Bytes | TypeKind::Text => self.raw_bytes().map(drop),
+            TypeKind::Fixed(n) => self.take(*n).map(drop),
+            TypeKind::Array(item) => self.skip_items(item, false),
+            TypeKind::Map(value) => self.skip_items(value, true),
+            TypeKind::Union(_) => match self.branch(ty)? {
                 Some(branch) => self.skip(branch),
                 None => Ok(()),
             },
-            Kind::Record(fields) => fields.iter().try_for_each(|f| self.skip(&f.ty)),
+            TypeKind::Record(fields) => fields.iter().try_for_each(|f| self.skip(&f.ty)),
         }
     }
 
@@ -247,7 +240,6 @@ pub(crate) fn put_long(out: &mut Vec<u8>, value: i64) {
     out.push(rest as u8);
 }
 
-/// Appends length-prefixed bytes.
 pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_long(out, i64::try_from(bytes.len()).unwrap_or(i64::MAX));
     out.extend_from_slice(bytes);

@@ -15,14 +15,14 @@ const NODES_MAX: usize = 20_000;
 /// A type of the writer's schema.
 #[derive(Debug)]
 pub(crate) struct Type {
-    pub(crate) kind: Kind,
+    pub(crate) kind: TypeKind,
     pub(crate) logical: Option<Logical>,
     nodes: usize,
 }
 
 /// What values of a type look like.
 #[derive(Debug)]
-pub(crate) enum Kind {
+pub(crate) enum TypeKind {
     Null,
     Boolean,
     Int,
@@ -39,7 +39,6 @@ pub(crate) enum Kind {
     Record(Vec<Field>),
 }
 
-/// A field of a record.
 #[derive(Debug)]
 pub(crate) struct Field {
     /// Iceberg's field id; -1 if the schema gives none.
@@ -64,11 +63,11 @@ impl Type {
         Parser::default().parse(schema, 0)
     }
 
-    fn new(kind: Kind, logical: Option<Logical>) -> Result<Arc<Self>> {
+    fn new(kind: TypeKind, logical: Option<Logical>) -> Result<Arc<Self>> {
         let inner = match &kind {
-            Kind::Array(item) | Kind::Map(item) => item.nodes,
-            Kind::Union(branches) => branches.iter().map(|b| b.nodes).sum(),
-            Kind::Record(fields) => fields.iter().map(|f| f.ty.nodes).sum(),
+            TypeKind::Array(item) | TypeKind::Map(item) => item.nodes,
+            TypeKind::Union(branches) => branches.iter().map(|b| b.nodes).sum(),
+            TypeKind::Record(fields) => fields.iter().map(|f| f.ty.nodes).sum(),
             _ => 0,
         };
         if inner >= NODES_MAX {
@@ -81,10 +80,10 @@ impl Type {
     /// knows the branch.
     pub(crate) fn fields(&self) -> Option<&[Field]> {
         match &self.kind {
-            Kind::Record(fields) => Some(fields),
-            Kind::Union(branches) => {
+            TypeKind::Record(fields) => Some(fields),
+            TypeKind::Union(branches) => {
                 let mut records = branches.iter().filter_map(|branch| match &branch.kind {
-                    Kind::Record(fields) => Some(fields.as_slice()),
+                    TypeKind::Record(fields) => Some(fields.as_slice()),
                     _ => None,
                 });
                 records.next().filter(|_| records.next().is_none())
@@ -106,14 +105,16 @@ impl Type {
             Ok::<_, Error>(ty.counted(field, inside, found)?.unwrap_or_else(|| Arc::clone(ty)))
         };
         let kind = match &self.kind {
-            Kind::Fixed(_) if inside && self.logical.is_none() => {
+            TypeKind::Fixed(_) if inside && self.logical.is_none() => {
                 *found = true;
-                Kind::Bytes
+                TypeKind::Bytes
             }
-            Kind::Union(branches) => Kind::Union(branches.iter().map(|b| child(b, inside)).collect::<Result<_>>()?),
-            Kind::Record(fields) => {
+            TypeKind::Union(branches) => {
+                TypeKind::Union(branches.iter().map(|b| child(b, inside)).collect::<Result<_>>()?)
+            }
+            TypeKind::Record(fields) => {
                 let fields = fields.iter().map(|f| Ok(Field { id: f.id, ty: child(&f.ty, inside || f.id == field)? }));
-                Kind::Record(fields.collect::<Result<_>>()?)
+                TypeKind::Record(fields.collect::<Result<_>>()?)
             }
             _ => return Ok(None),
         };
@@ -123,8 +124,8 @@ impl Type {
     /// Whether values of the type take no bytes.
     pub(crate) fn is_empty(&self) -> bool {
         match &self.kind {
-            Kind::Null | Kind::Fixed(0) => true,
-            Kind::Record(fields) => fields.iter().all(|field| field.ty.is_empty()),
+            TypeKind::Null | TypeKind::Fixed(0) => true,
+            TypeKind::Record(fields) => fields.iter().all(|field| field.ty.is_empty()),
             _ => false,
         }
     }
@@ -147,7 +148,7 @@ impl Parser {
             Value::String(name) => self.by_name(name),
             Value::Array(branches) => {
                 let branches = branches.iter().map(|b| self.parse(b, depth + 1)).collect::<Result<Vec<_>>>()?;
-                Type::new(Kind::Union(branches), None)
+                Type::new(TypeKind::Union(branches), None)
             }
             Value::Object(object) => match object.get("type") {
                 Some(Value::String(name)) => self.complex(name, schema, depth),
@@ -196,13 +197,13 @@ impl Parser {
             "record" | "error" => {
                 let fields = schema.get("fields").and_then(Value::as_array);
                 let fields = fields.ok_or_else(|| Error::invalid("avro record without fields"))?;
-                Kind::Record(fields.iter().map(|f| self.field(f, depth)).collect::<Result<Vec<_>>>()?)
+                TypeKind::Record(fields.iter().map(|f| self.field(f, depth)).collect::<Result<Vec<_>>>()?)
             }
             "fixed" => {
                 let size = schema.get("size").and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
-                Kind::Fixed(size.ok_or_else(|| Error::invalid("avro fixed without a size"))?)
+                TypeKind::Fixed(size.ok_or_else(|| Error::invalid("avro fixed without a size"))?)
             }
-            _ => Kind::Enum,
+            _ => TypeKind::Enum,
         };
         self.namespace = outer;
         let ty = Type::new(kind, logical(schema))?;
@@ -214,8 +215,8 @@ impl Parser {
 
     fn unnamed(&mut self, name: &str, schema: &Value, depth: usize) -> Result<Arc<Type>> {
         let kind = match name {
-            "array" => Kind::Array(self.parse(schema.get("items").unwrap_or(&Value::Null), depth + 1)?),
-            "map" => Kind::Map(self.parse(schema.get("values").unwrap_or(&Value::Null), depth + 1)?),
+            "array" => TypeKind::Array(self.parse(schema.get("items").unwrap_or(&Value::Null), depth + 1)?),
+            "map" => TypeKind::Map(self.parse(schema.get("values").unwrap_or(&Value::Null), depth + 1)?),
             _ => match primitive(name) {
                 Some(kind) => kind,
                 None => return self.by_name(name),
@@ -231,16 +232,16 @@ impl Parser {
     }
 }
 
-fn primitive(name: &str) -> Option<Kind> {
+fn primitive(name: &str) -> Option<TypeKind> {
     Some(match name {
-        "null" => Kind::Null,
-        "boolean" => Kind::Boolean,
-        "int" => Kind::Int,
-        "long" => Kind::Long,
-        "float" => Kind::Float,
-        "double" => Kind::Double,
-        "bytes" => Kind::Bytes,
-        "string" => Kind::Text,
+        "null" => TypeKind::Null,
+        "boolean" => TypeKind::Boolean,
+        "int" => TypeKind::Int,
+        "long" => TypeKind::Long,
+        "float" => TypeKind::Float,
+        "double" => TypeKind::Double,
+        "bytes" => TypeKind::Bytes,
+        "string" => TypeKind::Text,
         _ => return None,
     })
 }

@@ -18,13 +18,11 @@ const BLOCK_TARGET: usize = 64 << 10;
 /// How blocks are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Codec {
-    /// Not at all.
     Null,
     /// Raw deflate; Iceberg calls it gzip.
     Deflate,
     /// Snappy with a CRC-32.
     Snappy,
-    /// Zstandard.
     Zstandard,
 }
 
@@ -97,7 +95,6 @@ fn unsnap(data: &[u8], max: usize) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// An opened container file.
 #[derive(Debug)]
 pub(crate) struct Container<'a> {
     file: &'a str,
@@ -107,7 +104,6 @@ pub(crate) struct Container<'a> {
     body_at: usize,
     /// Key-value metadata, with `avro.schema` and `avro.codec`.
     pub(crate) metadata: BTreeMap<String, Vec<u8>>,
-    /// The writer's schema.
     pub(crate) schema: Arc<Type>,
 }
 
@@ -206,7 +202,6 @@ impl ContainerWriter {
         if self.block.len() >= BLOCK_TARGET { self.flush() } else { Ok(()) }
     }
 
-    /// Bytes of finished blocks.
     pub(crate) fn body_len(&self) -> usize {
         self.out.len() - self.header_len
     }
@@ -222,7 +217,6 @@ impl ContainerWriter {
         Ok(())
     }
 
-    /// The finished file.
     pub(crate) fn finish(mut self) -> Result<Vec<u8>> {
         self.flush()?;
         Ok(self.out)

@@ -9,7 +9,6 @@ use crate::error::{Error, Result};
 /// Field id of the path column in position delete files.
 const DELETE_FILE_PATH: i32 = 2_147_483_546;
 
-/// Field id of the partition.
 const PARTITION: i32 = 102;
 
 /// Status of an entry: still there from an earlier snapshot, added, deleted.
@@ -22,7 +21,6 @@ pub(crate) const DELETED: i32 = 2;
 /// What is decoded of each entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Detail {
-    /// Status, content, path, size.
     Paths,
     /// Everything but column metrics.
     Full,
@@ -35,12 +33,10 @@ pub(crate) struct RawEntry<'a> {
     pub(crate) snapshot_id: Option<i64>,
     pub(crate) sequence_number: Option<i64>,
     pub(crate) file_sequence_number: Option<i64>,
-    /// The encoded `data_file` record.
     pub(crate) data_file: &'a [u8],
     pub(crate) content: i32,
     pub(crate) file_path: &'a str,
     pub(crate) file_format: &'a str,
-    /// The encoded `partition` record.
     pub(crate) partition: &'a [u8],
     pub(crate) record_count: i64,
     pub(crate) file_size: i64,
@@ -105,7 +101,6 @@ impl Layout {
         container.for_each(|decoder| self.decode(decoder, Detail::Paths).map(drop)).is_ok()
     }
 
-    /// The next entry.
     pub(crate) fn decode<'a>(&self, decoder: &mut Decoder<'a>, detail: Detail) -> Result<RawEntry<'a>> {
         let mut entry = RawEntry { status: -1, record_count: -1, file_size: -1, ..RawEntry::default() };
         let fields = decoder.record(&self.root)?.ok_or_else(|| decoder.error("an entry is null"))?;

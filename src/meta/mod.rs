@@ -21,7 +21,7 @@ pub use list::{read_manifest_list, read_manifest_list_at, read_manifests_of, unl
 pub use partition::partition_type;
 pub use produce::{Additions, PreparedSnapshot, prepare_additions};
 pub(crate) use produce::{head_requirements, head_updates, new_snapshot};
-pub use read::{PathEntry, read_all_manifest_paths, read_manifest, read_manifest_paths};
+pub use read::{PathEntry, read_all_manifest_paths, read_manifest};
 pub use summary::SummaryBuilder;
 pub use write::{SnapshotIdentity, SnapshotWriter};
 

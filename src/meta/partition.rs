@@ -7,7 +7,7 @@ use iceberg::spec::{
     Type as IcebergType,
 };
 
-use super::avro::{Decoder, Field, Kind, Logical, Type};
+use super::avro::{Decoder, Field, Logical, Type, TypeKind};
 use crate::error::{Error, Result};
 use crate::table::PartitionValues;
 
@@ -25,11 +25,11 @@ pub fn partition_type(metadata: &TableMetadata, spec_id: i32) -> Result<StructTy
 
 /// What [`partition_type`] knows; for fields whose source column is nowhere, a manifest's own type has to do.
 #[derive(Debug)]
-pub(crate) struct Target {
+pub(crate) struct PartitionFields {
     fields: Vec<(i32, String, Option<PrimitiveType>)>,
 }
 
-impl Target {
+impl PartitionFields {
     pub(crate) fn new(metadata: &TableMetadata, spec_id: i32) -> Result<Self> {
         let (ty, unresolved) = resolve(metadata, spec_id)?;
         let fields = ty.fields().iter().map(|f| {
@@ -108,16 +108,16 @@ enum Raw<'a> {
 fn value(decoder: &mut Decoder<'_>, ty: &Type, wanted: Option<&PrimitiveType>) -> Result<Option<Literal>> {
     let Some(written) = decoder.branch(ty)? else { return Ok(None) };
     let raw = match &written.kind {
-        Kind::Boolean => Raw::Boolean(decoder.take(1)?[0] != 0),
-        Kind::Int => {
+        TypeKind::Boolean => Raw::Boolean(decoder.take(1)?[0] != 0),
+        TypeKind::Int => {
             let value = decoder.long()?;
             Raw::Int(i32::try_from(value).map_err(|_| decoder.error(format!("{value} does not fit 32 bits")))?)
         }
-        Kind::Long => Raw::Long(decoder.long()?),
-        Kind::Float => Raw::Float(f32::from_le_bytes(array(decoder.take(4)?))),
-        Kind::Double => Raw::Double(f64::from_le_bytes(array(decoder.take(8)?))),
-        Kind::Text => Raw::Text(decoder.opt_text(written)?.unwrap_or_default()),
-        Kind::Bytes | Kind::Fixed(_) => Raw::Bytes(decoder.opt_bytes(written)?.unwrap_or_default()),
+        TypeKind::Long => Raw::Long(decoder.long()?),
+        TypeKind::Float => Raw::Float(f32::from_le_bytes(array(decoder.take(4)?))),
+        TypeKind::Double => Raw::Double(f64::from_le_bytes(array(decoder.take(8)?))),
+        TypeKind::Text => Raw::Text(decoder.opt_text(written)?.unwrap_or_default()),
+        TypeKind::Bytes | TypeKind::Fixed(_) => Raw::Bytes(decoder.opt_bytes(written)?.unwrap_or_default()),
         _ => return Err(decoder.error("partition value is not primitive")),
     };
     let own = own_type(written);
@@ -139,24 +139,24 @@ fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
 /// The Iceberg type that an avro type stands for.
 fn own_type(written: &Type) -> Option<PrimitiveType> {
     Some(match (&written.kind, written.logical) {
-        (Kind::Boolean, _) => PrimitiveType::Boolean,
-        (Kind::Int, Some(Logical::Date)) => PrimitiveType::Date,
-        (Kind::Int, _) => PrimitiveType::Int,
-        (Kind::Long, Some(Logical::Time)) => PrimitiveType::Time,
-        (Kind::Long, Some(Logical::Timestamp { utc: false })) => PrimitiveType::Timestamp,
-        (Kind::Long, Some(Logical::Timestamp { utc: true })) => PrimitiveType::Timestamptz,
-        (Kind::Long, Some(Logical::TimestampNanos { utc: false })) => PrimitiveType::TimestampNs,
-        (Kind::Long, Some(Logical::TimestampNanos { utc: true })) => PrimitiveType::TimestamptzNs,
-        (Kind::Long, _) => PrimitiveType::Long,
-        (Kind::Float, _) => PrimitiveType::Float,
-        (Kind::Double, _) => PrimitiveType::Double,
-        (Kind::Fixed(_) | Kind::Bytes, Some(Logical::Decimal { precision, scale })) => {
+        (TypeKind::Boolean, _) => PrimitiveType::Boolean,
+        (TypeKind::Int, Some(Logical::Date)) => PrimitiveType::Date,
+        (TypeKind::Int, _) => PrimitiveType::Int,
+        (TypeKind::Long, Some(Logical::Time)) => PrimitiveType::Time,
+        (TypeKind::Long, Some(Logical::Timestamp { utc: false })) => PrimitiveType::Timestamp,
+        (TypeKind::Long, Some(Logical::Timestamp { utc: true })) => PrimitiveType::Timestamptz,
+        (TypeKind::Long, Some(Logical::TimestampNanos { utc: false })) => PrimitiveType::TimestampNs,
+        (TypeKind::Long, Some(Logical::TimestampNanos { utc: true })) => PrimitiveType::TimestamptzNs,
+        (TypeKind::Long, _) => PrimitiveType::Long,
+        (TypeKind::Float, _) => PrimitiveType::Float,
+        (TypeKind::Double, _) => PrimitiveType::Double,
+        (TypeKind::Fixed(_) | TypeKind::Bytes, Some(Logical::Decimal { precision, scale })) => {
             PrimitiveType::Decimal { precision, scale }
         }
-        (Kind::Fixed(_) | Kind::Text, Some(Logical::Uuid)) => PrimitiveType::Uuid,
-        (Kind::Text, _) => PrimitiveType::String,
-        (Kind::Fixed(n), _) => PrimitiveType::Fixed(*n as u64),
-        (Kind::Bytes, _) => PrimitiveType::Binary,
+        (TypeKind::Fixed(_) | TypeKind::Text, Some(Logical::Uuid)) => PrimitiveType::Uuid,
+        (TypeKind::Text, _) => PrimitiveType::String,
+        (TypeKind::Fixed(n), _) => PrimitiveType::Fixed(*n as u64),
+        (TypeKind::Bytes, _) => PrimitiveType::Binary,
         _ => return None,
     })
 }

@@ -9,7 +9,7 @@ use iceberg::spec::{DataContentType, FormatVersion, ManifestContentType, Manifes
 use super::avro::Decoder;
 use super::container::Container;
 use super::entry::{ADDED, DELETED, Detail, Layout, RawEntry};
-use super::partition::{Target, decode_as_written};
+use super::partition::{PartitionFields, decode_as_written};
 use crate::error::{Error, Result};
 use crate::storage::Store;
 use crate::table::LoadedTable;
@@ -40,13 +40,6 @@ pub struct PathEntry {
 pub async fn read_manifest(store: &dyn Store, loaded: &LoadedTable, manifest: &ManifestFile) -> Result<Vec<FileEntry>> {
     let bytes = fetch(store, manifest).await?;
     live_entries(&bytes, loaded, manifest)
-}
-
-/// Live content files of a manifest. Needs no schema.
-pub async fn read_manifest_paths(store: &dyn Store, manifest: &ManifestFile) -> Result<Vec<PathEntry>> {
-    let mut entries = read_all_manifest_paths(store, manifest).await?;
-    entries.retain(|e| e.live);
-    Ok(entries)
 }
 
 /// Content files of a manifest, also those whose entry says that they were deleted. Needs no schema.
@@ -170,13 +163,13 @@ fn content(decoder: &Decoder<'_>, content: i32) -> Result<DataContentType> {
 pub(crate) struct Partitions {
     spec_id: i32,
     /// `None`: the table's specs cannot be read, so values stay as they were written.
-    target: Option<Target>,
+    target: Option<PartitionFields>,
     seen: HashMap<Box<[u8]>, Arc<PartitionTuple>>,
 }
 
 impl Partitions {
     pub(crate) fn new(loaded: &LoadedTable, spec_id: i32) -> Result<Self> {
-        let target = loaded.typed().ok().map(|metadata| Target::new(metadata, spec_id)).transpose()?;
+        let target = loaded.typed().ok().map(|metadata| PartitionFields::new(metadata, spec_id)).transpose()?;
         Ok(Self { spec_id, target, seen: HashMap::new() })
     }
 

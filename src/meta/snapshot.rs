@@ -16,8 +16,8 @@ use crate::table::{FileEntry, LoadedTable, PartitionTuple, Snapshot, SnapshotRef
 /// Manifests or manifest lists that are read at the same time.
 pub const READS: usize = 16;
 
-/// Reads the live files of a table's snapshots, each manifest once: for as long as nobody changes the types of the table's
-/// partitions, which the values of what was read are of.
+/// Reads the live files of one table's snapshots, each manifest once. Partition values have the types that the table had when
+/// their manifest was read: whoever goes on after a change of its schema takes a new reader.
 #[derive(Debug, Default)]
 pub struct SnapshotReader {
     /// By manifest path.

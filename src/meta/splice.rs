@@ -26,13 +26,12 @@ const FETCHES: usize = 4;
 #[derive(Debug, Default)]
 pub(crate) struct Spliced {
     pub(crate) manifests: Vec<ManifestFile>,
-    /// Entries written as DELETED.
     pub(crate) deleted: usize,
 }
 
 /// Manifests that differ in one of these cannot share a file.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Group {
+struct SpliceKey {
     spec_id: i32,
     deletes: bool,
     entry_schema: String,
@@ -41,7 +40,7 @@ struct Group {
 }
 
 /// Manifests that take more entries.
-type Open = BTreeMap<Group, BTreeMap<UuidClass, ManifestBuilder>>;
+type OpenManifests = BTreeMap<SpliceKey, BTreeMap<UuidClass, ManifestBuilder>>;
 
 /// Writes `sources` anew: live entries as EXISTING with explicit numbers, those whose path is in `removed` as DELETED by this
 /// snapshot, former DELETED ones not at all.
@@ -52,7 +51,7 @@ pub(crate) async fn splice(
     removed: &HashSet<Arc<str>>,
 ) -> Result<Spliced> {
     let mut spliced = Spliced::default();
-    let mut open: Open = BTreeMap::new();
+    let mut open: OpenManifests = BTreeMap::new();
     let store = writer.store();
     let fetched = sources.iter().cloned().map(|source: ManifestFile| async move {
         let bytes = fetch(store, &source).await?;
@@ -78,7 +77,7 @@ fn append_source(
     source: &ManifestFile,
     bytes: &Bytes,
     removed: &HashSet<Arc<str>>,
-    open: &mut Open,
+    open: &mut OpenManifests,
     deleted: &mut usize,
 ) -> Result<Vec<ManifestBuilder>> {
     let path = &source.manifest_path;
@@ -124,7 +123,11 @@ fn append_source(
 }
 
 /// The group of a source, and the header of a manifest that takes its entries.
-fn describe(writer: &SnapshotWriter<'_>, source: &ManifestFile, container: &Container<'_>) -> Result<(Group, Header)> {
+fn describe(
+    writer: &SnapshotWriter<'_>,
+    source: &ManifestFile,
+    container: &Container<'_>,
+) -> Result<(SpliceKey, Header)> {
     let (content, spec_id) = (source.content, source.partition_spec_id);
     let path = &source.manifest_path;
     let written: Value = serde_json::from_slice(container.metadata.get("avro.schema").map_or(&[], Vec::as_slice))?;
@@ -151,7 +154,7 @@ fn describe(writer: &SnapshotWriter<'_>, source: &ManifestFile, container: &Cont
         }
     }
     let own = |key: &str| header.get(key).cloned().unwrap_or_default();
-    let group = Group {
+    let group = SpliceKey {
         spec_id,
         deletes: content == ManifestContentType::Deletes,
         entry_schema: schema.to_string(),

@@ -219,7 +219,6 @@ impl<'a> SnapshotWriter<'a> {
         }
     }
 
-    /// Writes a built manifest.
     pub(crate) async fn finish(&mut self, builder: Option<ManifestBuilder>) -> Result<Option<ManifestFile>> {
         let Some(builder) = builder else { return Ok(None) };
         let (bytes, manifest) = builder.finish(self.identity.snapshot_id)?;
@@ -258,7 +257,6 @@ pub(crate) struct NewEntry<'a> {
     pub(crate) data_file: &'a [u8],
 }
 
-/// A manifest being built in memory.
 #[derive(Debug)]
 pub(crate) struct ManifestBuilder {
     path: String,

@@ -180,16 +180,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::table::delete_rule::{DeleteTargets, may_hold_rows_of, tests::loaded};
+    use crate::table::delete_rule::{DeleteTargets, may_hold_rows_of};
     use crate::table::{DeleteIndex, PartitionTuple};
-    use crate::testing::builder::file_entry;
+    use crate::testing::builder::{file_entry, table_of_four_specs};
 
     /// Kind (0: data), data sequence number, how much later the file was added (6: nobody knows), spec, value, data file that
     /// a delete names.
     type Draft = (u8, i64, i64, i32, Option<i32>, prop::sample::Index);
 
     fn state(drafts: &[Draft]) -> TableState {
-        let loaded = Arc::new(loaded());
+        let loaded = Arc::new(table_of_four_specs());
         let (mut data_files, mut delete_files) = (Vec::new(), Vec::new());
         let mut with_vector = HashSet::new();
         let entry = |number: usize, (_, sequence, later, spec_id, value, _): &Draft| {

@@ -30,7 +30,6 @@ pub(crate) fn truncate_text_up(text: &str, length: usize) -> Option<String> {
     None
 }
 
-/// The first `length` bytes.
 pub(crate) fn truncate_bytes_down(bytes: &[u8], length: usize) -> &[u8] {
     &bytes[..length.min(bytes.len())]
 }

@@ -15,7 +15,6 @@ use crate::rewrite::keys::KeySet;
 /// Where a key column is in a batch: a column, and the way down through structs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyColumn {
-    /// Column of the batch.
     pub column: usize,
     /// Position of the child at each struct on the way.
     pub path: Vec<usize>,
@@ -44,25 +43,21 @@ impl KeyColumn {
 pub(crate) struct EqualitySet {
     /// Columns of the key in the order of the set's keys.
     pub columns: Vec<KeyColumn>,
-    /// The keys.
     pub keys: KeySet,
 }
 
 /// The deletes of one data file.
 #[derive(Debug, Default)]
 pub(crate) struct FileDeletes {
-    /// Deleted positions.
     pub positions: RoaringTreemap,
     /// Equality sets that apply, by index.
     pub sets: Vec<usize>,
-    /// The data file's data sequence number.
     pub data_sequence: i64,
 }
 
 /// The deletes of a file group, loaded once and shared by all workers.
 #[derive(Debug, Default)]
 pub(crate) struct GroupDeletes {
-    /// Equality sets.
     pub sets: Vec<EqualitySet>,
     /// Per task, what applies to its data file.
     pub files: Vec<FileDeletes>,

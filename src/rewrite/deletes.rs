@@ -17,7 +17,7 @@ use crate::rewrite::keys::{KeySet, estimate_bytes};
 use crate::rewrite::memory::{MemoryBudget, Permit};
 use crate::rewrite::project::PartitionConstants;
 use crate::rewrite::reader::{
-    OpenFile, Piece, Target, WHOLE_FILE_LIMIT, open_large, read_whole, row_group_piece, whole_piece,
+    OpenFile, Piece, ReadTarget, WHOLE_FILE_LIMIT, open_large, read_whole, row_group_piece, whole_piece,
 };
 use crate::rewrite::schema::primitive_type;
 use crate::rewrite::scopes::{EqualityScope, ReadColumns};
@@ -122,7 +122,7 @@ async fn load_positions(ctx: &RewriteContext, group: &FileGroup, deletes: &mut G
     let path = NestedField::required(FILE_PATH_ID, "file_path", Type::Primitive(PrimitiveType::String));
     let pos = NestedField::required(POS_ID, "pos", Type::Primitive(PrimitiveType::Long));
     let target =
-        Arc::new(Target { fields: vec![Arc::new(path), Arc::new(pos)], own: 2, mapping: None, all_present: true });
+        Arc::new(ReadTarget { fields: vec![Arc::new(path), Arc::new(pos)], own: 2, mapping: None, all_present: true });
     let files = position_files(group).into_values();
     let mut loads = concurrent(CONCURRENT_READS, files, |(file, tasks)| {
         let wanted: HashMap<Arc<str>, usize> =
@@ -140,7 +140,7 @@ async fn load_positions(ctx: &RewriteContext, group: &FileGroup, deletes: &mut G
 async fn load_position_file(
     ctx: &RewriteContext,
     file: Arc<FileEntry>,
-    target: Arc<Target>,
+    target: Arc<ReadTarget>,
     wanted: Arc<HashMap<Arc<str>, usize>>,
 ) -> Result<HashMap<usize, RoaringTreemap>> {
     let mut found = HashMap::new();
@@ -171,7 +171,7 @@ async fn load_scope(ctx: &RewriteContext, scope: &EqualityScope, columns: &ReadC
         fields.push(key_way(&columns.fields[column.column], &column.path)?);
         in_data.push(column.clone());
     }
-    let target = Arc::new(Target { own: fields.len(), fields, mapping: None, all_present: true });
+    let target = Arc::new(ReadTarget { own: fields.len(), fields, mapping: None, all_present: true });
     let in_file = Arc::new(in_file);
     let loads = concurrent(CONCURRENT_READS, &scope.files, |file| {
         load_equality_file(ctx, file.clone(), Arc::clone(&target), Arc::clone(&in_file), Arc::clone(&keys))
@@ -185,7 +185,7 @@ async fn load_scope(ctx: &RewriteContext, scope: &EqualityScope, columns: &ReadC
 async fn load_equality_file(
     ctx: &RewriteContext,
     file: Arc<FileEntry>,
-    target: Arc<Target>,
+    target: Arc<ReadTarget>,
     columns: Arc<Vec<KeyColumn>>,
     keys: Arc<Mutex<KeySet>>,
 ) -> Result<()> {
@@ -220,13 +220,13 @@ fn key_way(field: &NestedField, way: &[usize]) -> Result<NestedFieldRef> {
 /// The pieces of one delete file, read one after the other.
 struct Pieces {
     file: Arc<FileEntry>,
-    target: Arc<Target>,
+    target: Arc<ReadTarget>,
     open: Option<Arc<OpenFile>>,
     next: usize,
 }
 
 impl Pieces {
-    async fn open(ctx: &RewriteContext, file: &Arc<FileEntry>, target: Arc<Target>) -> Result<Self> {
+    async fn open(ctx: &RewriteContext, file: &Arc<FileEntry>, target: Arc<ReadTarget>) -> Result<Self> {
         let open = if file.file_size_bytes > WHOLE_FILE_LIMIT {
             Some(Arc::new(open_large(ctx.store.as_ref(), file, &target, &PartitionConstants::new()).await?))
         } else {

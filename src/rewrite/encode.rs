@@ -19,7 +19,6 @@ use crate::rewrite::metrics::FloatStats;
 /// Name of the root of a Parquet schema, as the reference implementation has it.
 const SCHEMA_ROOT: &str = "table";
 
-/// The Parquet schema of an Arrow schema.
 pub(crate) fn parquet_schema(arrow: &ArrowSchemaRef) -> Result<SchemaDescriptor> {
     Ok(ArrowSchemaConverter::new().schema_root(SCHEMA_ROOT).convert(arrow)?)
 }
@@ -71,9 +70,7 @@ pub(crate) struct RowGroupEncoder {
 pub(crate) struct EncodedRowGroup {
     /// Column chunks in schema order.
     pub chunks: Vec<ArrowColumnChunk>,
-    /// Rows.
     pub rows: u64,
-    /// Encoded bytes.
     pub bytes: u64,
     /// What the rows tell about float columns.
     pub floats: HashMap<i32, FloatStats>,
@@ -94,7 +91,6 @@ impl RowGroupFactory {
         (self.root.clone(), self.properties.clone())
     }
 
-    /// An empty row group.
     pub(crate) fn start(self: &Arc<Self>) -> Result<RowGroupEncoder> {
         // The index matters for encryption only.
         let writers = self.factory.create_column_writers(0)?;
@@ -103,7 +99,6 @@ impl RowGroupFactory {
 }
 
 impl RowGroupEncoder {
-    /// Rows so far.
     pub(crate) fn rows(&self) -> u64 {
         self.rows
     }
@@ -118,7 +113,6 @@ impl RowGroupEncoder {
         self.writers.iter().map(|w| w.memory_size() as u64).sum()
     }
 
-    /// Appends rows.
     pub(crate) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         let mut writers = self.writers.iter_mut();
         for (field, column) in self.factory.arrow.fields().iter().zip(batch.columns()) {
@@ -133,7 +127,6 @@ impl RowGroupEncoder {
         Ok(())
     }
 
-    /// Ends the row group.
     pub(crate) fn finish(self) -> Result<EncodedRowGroup> {
         let chunks = self.writers.into_iter().map(ArrowColumnWriter::close).collect::<Result<Vec<_>, _>>()?;
         let bytes = chunks.iter().map(|c| c.close().bytes_written).sum();

@@ -14,12 +14,10 @@ use parquet::schema::types::SchemaDescriptor;
 
 use crate::error::{Error, Result};
 
-/// A field of a file.
 #[derive(Debug, Clone)]
 pub(crate) struct FileField {
     /// Iceberg field id, if the file or the name mapping has one.
     pub id: Option<i32>,
-    /// Name in the file.
     pub name: String,
     /// Type as it will be decoded.
     pub data_type: DataType,
@@ -34,7 +32,6 @@ pub(crate) struct FileField {
 /// All fields of a file, and the Arrow schema to decode it with.
 #[derive(Debug, Clone)]
 pub(crate) struct FileFields {
-    /// Top-level fields.
     pub fields: Vec<FileField>,
     /// What the Parquet reader is told to produce: views for strings, microseconds for INT96.
     pub arrow_schema: ArrowSchemaRef,

@@ -22,13 +22,13 @@ use crate::rewrite::partition_proof::PartitionProof;
 use crate::rewrite::pipeline::Destination;
 use crate::rewrite::pooled::RouterLimits;
 use crate::rewrite::properties::file_settings;
-use crate::rewrite::reader::{BATCH_BYTES, OpenFile, Target, WHOLE_FILE_LIMIT, open_large};
+use crate::rewrite::reader::{BATCH_BYTES, OpenFile, ReadTarget, WHOLE_FILE_LIMIT, open_large};
 use crate::rewrite::schema::arrow_schema;
 use crate::rewrite::scopes::{ReadColumns, equality_scopes};
-use crate::rewrite::segments::{Item, Run, runs};
+use crate::rewrite::segments::{InputSegments, ReadUnit, runs};
 use crate::rewrite::verify::verify;
 use crate::rewrite::work::{PREFETCH_BYTES, Work, partition_constants};
-use crate::rewrite::writer::{FileNames, OutputSettings, OwnOutputs, WrittenFile};
+use crate::rewrite::writer::{OutputNames, OutputSettings, OwnOutputs, WrittenFile};
 use crate::rewrite::{RewriteContext, RewriteResult, deletes, pipeline, pooled};
 use crate::storage::delete_files::{Proof, delete_files};
 
@@ -82,7 +82,7 @@ async fn rewrite(
     let scopes = equality_scopes(group);
     let key_ids: BTreeSet<i32> = scopes.iter().flat_map(|s| s.ids.iter().copied()).collect();
     let columns = ReadColumns::new(metadata, &key_ids)?;
-    let target = Target {
+    let target = ReadTarget {
         fields: columns.fields.clone(),
         own: columns.own,
         mapping: name_mapping(metadata)?,
@@ -159,7 +159,7 @@ pub(super) fn output_settings(
         row_group_bytes,
         row_group_memory: row_group_bytes.saturating_mul(2).max(whole_file),
         growth: settings.growth,
-        names: FileNames::new(group.index, ctx.run_id, metadata.uuid()),
+        names: OutputNames::new(group.index, ctx.run_id, metadata.uuid()),
         outputs: Arc::clone(outputs),
         progress: Arc::clone(&ctx.progress),
     })
@@ -169,7 +169,7 @@ pub(super) fn output_settings(
 async fn open_large_files(
     ctx: &RewriteContext,
     group: &FileGroup,
-    target: &Target,
+    target: &ReadTarget,
 ) -> Result<HashMap<usize, Arc<OpenFile>>> {
     let metadata = ctx.loaded.typed()?;
     let large = group.tasks.iter().enumerate().filter(|(_, t)| t.data_file.file_size_bytes > WHOLE_FILE_LIMIT);
@@ -183,16 +183,16 @@ async fn open_large_files(
 }
 
 /// Everything to read, in order.
-fn items(group: &FileGroup, large: &HashMap<usize, Arc<OpenFile>>) -> Vec<Item> {
+fn items(group: &FileGroup, large: &HashMap<usize, Arc<OpenFile>>) -> Vec<ReadUnit> {
     let mut items = Vec::new();
     for (task, input) in group.tasks.iter().enumerate() {
         match large.get(&task) {
-            Some(open) => items.extend((0..open.footer().num_row_groups()).map(|row_group| Item {
+            Some(open) => items.extend((0..open.footer().num_row_groups()).map(|row_group| ReadUnit {
                 task,
                 row_group: Some(row_group),
                 bytes: open.read_bytes(row_group),
             })),
-            None => items.push(Item { task, row_group: None, bytes: input.data_file.file_size_bytes }),
+            None => items.push(ReadUnit { task, row_group: None, bytes: input.data_file.file_size_bytes }),
         }
     }
     items
@@ -200,12 +200,12 @@ fn items(group: &FileGroup, large: &HashMap<usize, Arc<OpenFile>>) -> Vec<Item> 
 
 /// Cuts the inputs into runs and segments. Segments a little below a row group's size mostly give one row group each. Runs are
 /// written side by side; with few files in each, their ends could not be spread over the others.
-fn cut(group: &FileGroup, items: &[Item], output: &OutputSettings) -> Vec<Run> {
+fn cut(group: &FileGroup, items: &[ReadUnit], output: &OutputSettings) -> Vec<InputSegments> {
     let segment_bytes = (output.row_group_bytes - output.row_group_bytes / 10).max(1);
     runs(items, (group.expected_output_files / FILES_PER_RUN).max(1), segment_bytes)
 }
 
-fn need(group: &FileGroup, items: &[Item], output: &OutputSettings, delete_keys: u64, budget: u64) -> Need {
+fn need(group: &FileGroup, items: &[ReadUnit], output: &OutputSettings, delete_keys: u64, budget: u64) -> Need {
     let total: u64 = items.iter().map(|i| i.bytes).sum();
     let largest_read = items.iter().map(|i| i.bytes).max().unwrap_or(0);
     let whole_output = total.saturating_mul(output.growth).saturating_add(1 << 20);
@@ -222,7 +222,7 @@ fn need(group: &FileGroup, items: &[Item], output: &OutputSettings, delete_keys:
 async fn run(
     work: &Arc<Work>,
     group: &FileGroup,
-    runs: Vec<Run>,
+    runs: Vec<InputSegments>,
     (workers, threads): (usize, usize),
     need: &Need,
 ) -> Result<Vec<WrittenFile>> {

@@ -27,7 +27,6 @@ const ROW_SLOT: u64 = 16 + CONTROL;
 pub(crate) enum KeySet {
     /// One integer-like column: no key bytes at all.
     Int(IntKeys),
-    /// Anything else.
     Rows(RowKeys),
 }
 
@@ -42,7 +41,7 @@ pub(crate) struct IntKeys {
 #[derive(Debug)]
 pub(crate) struct RowKeys {
     converter: RowConverter,
-    table: HashTable<Entry>,
+    table: HashTable<KeyEntry>,
     hasher: FixedState,
     arena: Vec<Vec<u8>>,
     /// Sequence numbers that entries refer to.
@@ -50,7 +49,7 @@ pub(crate) struct RowKeys {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct KeyEntry {
     piece: u32,
     offset: u32,
     len: u32,
@@ -120,7 +119,6 @@ impl KeySet {
         }
     }
 
-    /// Distinct keys.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         match self {
@@ -234,11 +232,11 @@ impl RowKeys {
     }
 }
 
-fn key_bytes<'a>(arena: &'a [Vec<u8>], entry: &Entry) -> &'a [u8] {
+fn key_bytes<'a>(arena: &'a [Vec<u8>], entry: &KeyEntry) -> &'a [u8] {
     &arena[entry.piece as usize][entry.offset as usize..][..entry.len as usize]
 }
 
-fn store(arena: &mut Vec<Vec<u8>>, bytes: &[u8], sequence: u32) -> Result<Entry> {
+fn store(arena: &mut Vec<Vec<u8>>, bytes: &[u8], sequence: u32) -> Result<KeyEntry> {
     let fits = arena.last().is_some_and(|piece| piece.capacity() - piece.len() >= bytes.len());
     if !fits {
         arena.push(Vec::with_capacity(bytes.len().max(ARENA_PIECE)));
@@ -246,7 +244,7 @@ fn store(arena: &mut Vec<Vec<u8>>, bytes: &[u8], sequence: u32) -> Result<Entry>
     let number = arena.len() - 1;
     let piece = &mut arena[number];
     let small = |n: usize| u32::try_from(n).map_err(|_| Error::unsupported("equality delete keys of over 4 GiB"));
-    let entry = Entry { piece: small(number)?, offset: small(piece.len())?, len: small(bytes.len())?, sequence };
+    let entry = KeyEntry { piece: small(number)?, offset: small(piece.len())?, len: small(bytes.len())?, sequence };
     piece.extend_from_slice(bytes);
     Ok(entry)
 }

@@ -15,14 +15,12 @@ use crate::rewrite::metrics_modes::MetricsMode;
 /// What the rows of a file tell about a float column.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct FloatStats {
-    /// Rows holding NaN.
     pub nan_count: u64,
     /// Least and greatest of the other values.
     pub bounds: Option<(f64, f64)>,
 }
 
 impl FloatStats {
-    /// Takes one value into account.
     pub(crate) fn add(&mut self, value: f64) {
         if value.is_nan() {
             self.nan_count += 1;
@@ -56,9 +54,7 @@ pub(crate) struct ColumnMetrics {
     pub column_sizes: HashMap<i32, u64>,
     /// Values including NULL and NaN.
     pub value_counts: HashMap<i32, u64>,
-    /// NULLs.
     pub null_value_counts: HashMap<i32, u64>,
-    /// NaNs.
     pub nan_value_counts: HashMap<i32, u64>,
     /// No value is below.
     pub lower_bounds: HashMap<i32, Datum>,
@@ -75,7 +71,6 @@ enum Bound {
     Bytes(Vec<u8>),
 }
 
-/// Derives a file's metrics.
 pub(crate) fn column_metrics(
     footer: &ParquetMetaData,
     schema: &Schema,

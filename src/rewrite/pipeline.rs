@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use crate::error::{Error, ErrorKind, Result};
 use crate::rewrite::encode::{EncodedRowGroup, RowGroupEncoder};
 use crate::rewrite::filling::Filler;
-use crate::rewrite::segments::Run;
+use crate::rewrite::segments::InputSegments;
 use crate::rewrite::work::{Fetched, Work, cancelled};
 use crate::rewrite::writer::{OutputFile, WrittenFile};
 
@@ -32,7 +32,7 @@ const PIECES_PER_ROW_GROUP: u64 = 16;
 const PIECE_BYTES_MIN: u64 = 16 << 10;
 
 /// What a worker tells its assembler.
-enum Message {
+enum Encoded {
     RowGroup(Box<EncodedRowGroup>),
     /// The segment is complete; its slot goes back when this is dropped.
     Done(OwnedSemaphorePermit),
@@ -41,7 +41,6 @@ enum Message {
 /// Where all files of the group go.
 #[derive(Debug, Clone)]
 pub(crate) struct Destination {
-    /// Partition values.
     pub partition: Struct,
     /// Their path part.
     pub path: String,
@@ -54,7 +53,6 @@ pub(crate) struct Tasks<'a> {
 }
 
 impl<'a> Tasks<'a> {
-    /// No task yet.
     pub(crate) fn new(work: &'a Work) -> Self {
         Self { work, set: JoinSet::new() }
     }
@@ -94,7 +92,7 @@ impl<'a> Tasks<'a> {
 /// Rewrites `runs` with `workers` workers.
 pub(crate) async fn rewrite(
     work: &Arc<Work>,
-    runs: Vec<Run>,
+    runs: Vec<InputSegments>,
     workers: usize,
     threads: usize,
     destination: Destination,
@@ -130,7 +128,7 @@ pub(crate) async fn rewrite(
             drop(tokio::spawn(Arc::clone(work).feed(items, to_worker)));
             tasks.spawn(move || {
                 encode_segment(&worker, number, from_feeder, &sender, two_threads)?;
-                sender.send(Message::Done(slot)).map_err(|_| cancelled())?;
+                sender.send(Encoded::Done(slot)).map_err(|_| cancelled())?;
                 Ok(Vec::new())
             });
         }
@@ -143,7 +141,7 @@ fn encode_segment(
     work: &Work,
     items: usize,
     from_feeder: mpsc::Receiver<Result<Fetched>>,
-    to_assembler: &blocking::SyncSender<Message>,
+    to_assembler: &blocking::SyncSender<Encoded>,
     two_threads: bool,
 ) -> Result<()> {
     let mut encoder = SegmentEncoder { work, current: None, to_assembler };
@@ -169,7 +167,7 @@ fn encode_segment(
 struct SegmentEncoder<'a> {
     work: &'a Work,
     current: Option<RowGroupEncoder>,
-    to_assembler: &'a blocking::SyncSender<Message>,
+    to_assembler: &'a blocking::SyncSender<Encoded>,
 }
 
 impl SegmentEncoder<'_> {
@@ -198,7 +196,7 @@ impl SegmentEncoder<'_> {
     fn end_row_group(&mut self) -> Result<()> {
         match self.current.take() {
             Some(encoder) if encoder.rows() > 0 => {
-                let message = Message::RowGroup(Box::new(encoder.finish()?));
+                let message = Encoded::RowGroup(Box::new(encoder.finish()?));
                 self.to_assembler.send(message).map_err(|_| cancelled())
             }
             _ => Ok(()),
@@ -212,7 +210,7 @@ fn assemble(
     destination: &Destination,
     mut filler: Filler,
     segments: usize,
-    incoming: &blocking::Receiver<blocking::Receiver<Message>>,
+    incoming: &blocking::Receiver<blocking::Receiver<Encoded>>,
 ) -> Result<Vec<WrittenFile>> {
     let mut files = Vec::new();
     let mut open: Option<OutputFile> = None;
@@ -220,7 +218,7 @@ fn assemble(
         let segment = incoming.recv().map_err(|_| cancelled())?;
         loop {
             match segment.recv().map_err(|_| cancelled())? {
-                Message::RowGroup(group) => {
+                Encoded::RowGroup(group) => {
                     if filler.ends_before(open.as_ref().map(OutputFile::bytes), group.bytes)
                         && let Some(full) = open.take()
                     {
@@ -234,7 +232,7 @@ fn assemble(
                     };
                     file.append(*group)?;
                 }
-                Message::Done(slot) => {
+                Encoded::Done(slot) => {
                     drop(slot);
                     filler.end_segment();
                     return Ok(());

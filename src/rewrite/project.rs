@@ -30,14 +30,13 @@ pub(crate) type PartitionConstants = HashMap<i32, Option<Literal>>;
 /// How to make the table's columns out of one file's.
 #[derive(Debug)]
 pub(crate) struct Projection {
-    /// Leaf columns to decode.
     pub leaves: Vec<usize>,
     schema: ArrowSchemaRef,
-    sources: Vec<Source>,
+    sources: Vec<FieldSource>,
 }
 
 #[derive(Debug)]
-enum Source {
+enum FieldSource {
     /// A column of the decoded batch (or a child of the decoded struct), by position among the decoded ones.
     Column(usize, Node),
     /// The same value in every row.
@@ -47,7 +46,7 @@ enum Source {
 #[derive(Debug)]
 enum Node {
     Leaf(LeafCast),
-    Struct(Fields, Vec<Source>),
+    Struct(Fields, Vec<FieldSource>),
     List(FieldRef, Box<Node>),
     Map(FieldRef, Box<Node>, Box<Node>),
 }
@@ -156,20 +155,20 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    fn sources(&self, file: &[FileField], target: &[NestedFieldRef]) -> Result<Vec<Source>> {
+    fn sources(&self, file: &[FileField], target: &[NestedFieldRef]) -> Result<Vec<FieldSource>> {
         // The reader leaves out what has no selected leaf, and keeps the file's order.
         let decoded: Vec<&FileField> =
             file.iter().filter(|f| self.leaves.range(f.leaves.clone()).next().is_some()).collect();
         target
             .iter()
             .map(|field| match decoded.iter().position(|f| f.id == Some(field.id)) {
-                Some(i) => Ok(Source::Column(i, self.node(decoded[i], &field.field_type)?)),
+                Some(i) => Ok(FieldSource::Column(i, self.node(decoded[i], &field.field_type)?)),
                 None => self.missing(field),
             })
             .collect()
     }
 
-    fn missing(&self, field: &NestedField) -> Result<Source> {
+    fn missing(&self, field: &NestedField) -> Result<FieldSource> {
         let value = match self.constants.get(&field.id) {
             Some(value) => value.as_ref(),
             None => field.initial_default.as_ref(),
@@ -187,7 +186,7 @@ impl Planner<'_> {
             )));
         }
         single(value, &field.field_type)
-            .map(Source::Constant)
+            .map(FieldSource::Constant)
             .map_err(|e| e.context(format!("fill in column {} (field id {})", field.name, field.id)))
     }
 
@@ -240,12 +239,12 @@ fn leaf_cast(file: &FileField, ty: &PrimitiveType) -> Result<LeafCast> {
     }
 }
 
-fn apply_all(sources: &[Source], columns: &[ArrayRef], rows: usize) -> Result<Vec<ArrayRef>> {
+fn apply_all(sources: &[FieldSource], columns: &[ArrayRef], rows: usize) -> Result<Vec<ArrayRef>> {
     sources
         .iter()
         .map(|source| match source {
-            Source::Constant(one) => repeat(one, rows),
-            Source::Column(i, node) => {
+            FieldSource::Constant(one) => repeat(one, rows),
+            FieldSource::Column(i, node) => {
                 let column = columns.get(*i).ok_or_else(|| Error::internal("a decoded column is missing"))?;
                 apply(node, column)
             }

@@ -21,10 +21,8 @@ pub(crate) const ROW_GROUP_BYTES: usize = 128 << 20;
 /// Parquet's longest bounds in a footer, unless a metrics mode wants more.
 const FOOTER_BOUND_BYTES: usize = 64;
 
-/// Settings of output files.
 #[derive(Debug, Clone)]
 pub(crate) struct FileSettings {
-    /// Parquet writer properties.
     pub writer: WriterProperties,
     /// Encoded bytes at which a row group ends.
     pub row_group_bytes: u64,

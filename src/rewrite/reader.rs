@@ -81,12 +81,11 @@ impl ChunkReader for SparseFile {
 
 /// What to make out of files.
 #[derive(Debug)]
-pub(crate) struct Target {
+pub(crate) struct ReadTarget {
     /// Columns, in order.
     pub fields: Vec<NestedFieldRef>,
     /// How many of them, from the front, are the table's own; the others have left it and only deletes need them.
     pub own: usize,
-    /// The table's name mapping.
     pub mapping: Option<NameMapping>,
     /// Whether every column must be in the file: so it is in delete files.
     pub all_present: bool,
@@ -109,7 +108,7 @@ pub(crate) struct Piece {
 }
 
 impl OpenFile {
-    fn new(metadata: ParquetMetaData, target: &Target, constants: &PartitionConstants) -> Result<Self> {
+    fn new(metadata: ParquetMetaData, target: &ReadTarget, constants: &PartitionConstants) -> Result<Self> {
         let fields = file_fields(&metadata, target.mapping.as_ref())?;
         if fields.mapped {
             check_mapped(&fields.fields, target, constants)?;
@@ -121,7 +120,6 @@ impl OpenFile {
         Ok(Self { metadata, projection })
     }
 
-    /// The footer.
     pub(crate) fn footer(&self) -> &ParquetMetaData {
         self.metadata.metadata()
     }
@@ -159,7 +157,7 @@ impl OpenFile {
 }
 
 /// A mapping may have forgotten the names of dropped columns: their values cannot be told from missing ones then.
-fn check_mapped(file: &[FileField], target: &Target, constants: &PartitionConstants) -> Result<()> {
+fn check_mapped(file: &[FileField], target: &ReadTarget, constants: &PartitionConstants) -> Result<()> {
     let unknown = |f: &&NestedFieldRef| !constants.contains_key(&f.id) && !holds(file, f);
     match target.fields[target.own..].iter().find(unknown) {
         Some(field) => Err(Error::unsupported(format!(
@@ -197,7 +195,7 @@ pub(crate) async fn read_whole(store: &dyn Store, entry: &FileEntry) -> Result<B
 pub(crate) fn whole_piece(
     bytes: Bytes,
     entry: &FileEntry,
-    target: &Target,
+    target: &ReadTarget,
     constants: &PartitionConstants,
 ) -> Result<Piece> {
     let doing = |e: Error| e.context_of("open", &entry.file_path);
@@ -234,11 +232,10 @@ fn check_footer(metadata: &ParquetMetaData, entry: &FileEntry) -> Result<()> {
     Ok(())
 }
 
-/// Reads the footer of a large file.
 pub(crate) async fn open_large(
     store: &dyn Store,
     entry: &FileEntry,
-    target: &Target,
+    target: &ReadTarget,
     constants: &PartitionConstants,
 ) -> Result<OpenFile> {
     let doing = |e: Error| e.context_of("open", &entry.file_path);
@@ -270,7 +267,6 @@ pub(crate) async fn read_footer(store: &dyn Store, path: &str, size: u64) -> Res
     ParquetMetaDataReader::decode_metadata(&footer).map_err(|e| doing(e.into()))
 }
 
-/// Reads one row group of a large file.
 pub(crate) async fn row_group_piece(
     store: &dyn Store,
     entry: &FileEntry,

@@ -60,7 +60,6 @@ pub(crate) fn arrow_type(ty: &Type) -> Result<DataType> {
     })
 }
 
-/// The Arrow field of an Iceberg field.
 pub(crate) fn arrow_field(field: &NestedField) -> Result<Field> {
     let mut metadata = HashMap::from([(PARQUET_FIELD_ID_META_KEY.to_string(), field.id.to_string())]);
     if matches!(*field.field_type, Type::Primitive(PrimitiveType::Uuid)) {

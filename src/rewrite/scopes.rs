@@ -19,9 +19,7 @@ use crate::table::{FileEntry, PartitionTuple};
 pub(crate) struct EqualityScope {
     /// Field ids of the key, ascending.
     pub ids: Vec<i32>,
-    /// The delete files.
     pub files: Vec<Arc<FileEntry>>,
-    /// Tasks that the set applies to.
     pub tasks: BTreeSet<usize>,
 }
 
@@ -86,7 +84,6 @@ fn split_exactly(
 /// The columns that rewriting a group reads: the table's own, then those that only deletes still need.
 #[derive(Debug, Clone)]
 pub(crate) struct ReadColumns {
-    /// Fields to read.
     pub fields: Vec<NestedFieldRef>,
     /// How many of them, from the front, are the table's own.
     pub own: usize,

@@ -3,31 +3,29 @@
 
 /// Something that is read at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Item {
-    /// The task whose data file it is.
+pub(crate) struct ReadUnit {
     pub task: usize,
     /// The row group of a large file, or `None` for a whole small one.
     pub row_group: Option<usize>,
-    /// Bytes.
     pub bytes: u64,
 }
 
 /// Inputs of one sequence of output files, cut into segments.
-pub(crate) type Run = Vec<Vec<Item>>;
+pub(crate) type InputSegments = Vec<Vec<ReadUnit>>;
 
 /// Cuts `items` into at most `count` runs of about the same size, and those into segments of about `segment_bytes` at most.
-pub(crate) fn runs(items: &[Item], count: u64, segment_bytes: u64) -> Vec<Run> {
+pub(crate) fn runs(items: &[ReadUnit], count: u64, segment_bytes: u64) -> Vec<InputSegments> {
     cut(items, count)
         .into_iter()
         .map(|run| {
             let bytes: u64 = run.iter().map(|i| i.bytes).sum();
-            cut(run, bytes.div_ceil(segment_bytes.max(1))).into_iter().map(<[Item]>::to_vec).collect()
+            cut(run, bytes.div_ceil(segment_bytes.max(1))).into_iter().map(<[ReadUnit]>::to_vec).collect()
         })
         .collect()
 }
 
 /// Contiguous parts of about the same number of bytes, at most `parts` and none empty.
-fn cut(items: &[Item], parts: u64) -> Vec<&[Item]> {
+fn cut(items: &[ReadUnit], parts: u64) -> Vec<&[ReadUnit]> {
     let total: u128 = items.iter().map(|i| u128::from(i.bytes)).sum();
     let parts = u128::from(parts.max(1));
     let mut cuts = Vec::new();
@@ -54,11 +52,11 @@ mod tests {
 
     use super::*;
 
-    fn items(sizes: &[u64]) -> Vec<Item> {
-        sizes.iter().enumerate().map(|(task, bytes)| Item { task, row_group: None, bytes: *bytes }).collect()
+    fn items(sizes: &[u64]) -> Vec<ReadUnit> {
+        sizes.iter().enumerate().map(|(task, bytes)| ReadUnit { task, row_group: None, bytes: *bytes }).collect()
     }
 
-    fn sizes(runs: &[Run]) -> Vec<Vec<u64>> {
+    fn sizes(runs: &[InputSegments]) -> Vec<Vec<u64>> {
         runs.iter().map(|run| run.iter().map(|s| s.iter().map(|i| i.bytes).sum()).collect()).collect()
     }
 

@@ -15,8 +15,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::rewrite::Progress;
 use crate::rewrite::delete_mask::{GroupDeletes, leading_columns};
 use crate::rewrite::project::PartitionConstants;
-use crate::rewrite::reader::{OpenFile, Piece, Target, read_whole, row_group_piece, whole_piece};
-use crate::rewrite::segments::Item;
+use crate::rewrite::reader::{OpenFile, Piece, ReadTarget, read_whole, row_group_piece, whole_piece};
+use crate::rewrite::segments::ReadUnit;
 use crate::rewrite::writer::OutputSettings;
 use crate::storage::StoreRef;
 use crate::table::{FileEntry, PartitionTuple};
@@ -28,25 +28,17 @@ const PREFETCH_ITEMS: u64 = 16;
 
 /// One rewrite of one group.
 pub(crate) struct Work {
-    /// Where the inputs are.
     pub store: StoreRef,
-    /// The table.
     pub metadata: Arc<TableMetadata>,
     /// The data files, by task.
     pub inputs: Vec<Arc<FileEntry>>,
-    /// Columns to read.
-    pub target: Target,
+    pub target: ReadTarget,
     /// Footers of large inputs by task.
     pub large: HashMap<usize, Arc<OpenFile>>,
-    /// Deletes.
     pub deletes: GroupDeletes,
-    /// How to write.
     pub output: Arc<OutputSettings>,
-    /// Ends every worker.
     pub cancel: CancellationToken,
-    /// Counters for onlookers.
     pub progress: Arc<Progress>,
-    /// Rows decoded.
     pub rows_read: AtomicU64,
     /// Rows taken out.
     pub rows_deleted: AtomicU64,
@@ -87,7 +79,7 @@ pub(crate) fn partition_constants(metadata: &TableMetadata, partition: &Partitio
 
 impl Work {
     /// Reads a segment's inputs ahead of its worker, in order.
-    pub(crate) async fn feed(self: Arc<Self>, items: Vec<Item>, to_worker: mpsc::Sender<Result<Fetched>>) {
+    pub(crate) async fn feed(self: Arc<Self>, items: Vec<ReadUnit>, to_worker: mpsc::Sender<Result<Fetched>>) {
         let largest = items.iter().map(|i| i.bytes).max().unwrap_or(0).max(1);
         let in_flight = (PREFETCH_BYTES / largest).clamp(1, PREFETCH_ITEMS);
         let in_flight = usize::try_from(in_flight).unwrap_or(1);
@@ -106,7 +98,7 @@ impl Work {
         }
     }
 
-    async fn fetch(&self, item: Item) -> Result<Fetched> {
+    async fn fetch(&self, item: ReadUnit) -> Result<Fetched> {
         let entry = &self.inputs[item.task];
         let store = self.store.as_ref();
         let fetched = match (item.row_group, self.large.get(&item.task)) {

@@ -41,21 +41,15 @@ impl OwnOutputs {
 
 /// Everything that the output files of a group share.
 pub(crate) struct OutputSettings {
-    /// Where to write.
     pub store: StoreRef,
     /// Runs the store's calls for threads that may block.
     pub runtime: Handle,
-    /// Makes row groups.
     pub factory: Arc<RowGroupFactory>,
-    /// Decides paths.
     pub location: DataLocation,
     /// The current schema.
     pub schema: SchemaRef,
-    /// Metrics by field id.
     pub modes: HashMap<i32, MetricsMode>,
-    /// Partition spec of the outputs.
     pub spec_id: i32,
-    /// How large files become.
     pub filling: Filling,
     /// Encoded bytes at which a row group ends.
     pub row_group_bytes: u64,
@@ -64,16 +58,14 @@ pub(crate) struct OutputSettings {
     /// How many times larger than its input an output may become, at worst.
     pub growth: u64,
     /// Names of this group's files: the group's number, this attempt's, the run's, and a count.
-    pub names: FileNames,
-    /// What was begun.
+    pub names: OutputNames,
     pub outputs: Arc<OwnOutputs>,
-    /// Bytes written are counted here.
     pub progress: Arc<Progress>,
 }
 
 /// Gives out file names that no other attempt of any run gives out.
 #[derive(Debug)]
-pub(crate) struct FileNames {
+pub(crate) struct OutputNames {
     group: usize,
     attempt: u64,
     /// Marks the files as those of a run on this table.
@@ -84,7 +76,7 @@ pub(crate) struct FileNames {
 /// Rewrites begun by this process: a group planned again in the same run must not meet its earlier names.
 static ATTEMPTS: AtomicU64 = AtomicU64::new(0);
 
-impl FileNames {
+impl OutputNames {
     /// Names for one rewrite of group number `group` of a table.
     pub(crate) fn new(group: usize, run: RunId, table: Uuid) -> Self {
         let token = run.table_token(table);
@@ -97,10 +89,8 @@ impl FileNames {
     }
 }
 
-/// A finished output file.
 #[derive(Debug)]
 pub(crate) struct WrittenFile {
-    /// For the manifest.
     pub data_file: DataFile,
 }
 
@@ -133,7 +123,6 @@ impl OutputFile {
         Ok(Self { settings, partition: partition.clone(), path, parquet, floats: HashMap::new(), rows: 0 })
     }
 
-    /// Bytes so far.
     pub(crate) fn bytes(&self) -> u64 {
         self.parquet.bytes_written() as u64
     }
@@ -148,7 +137,6 @@ impl OutputFile {
         self.rows == 0 || self.settings.filling.fits(self.bytes(), bytes)
     }
 
-    /// Appends a row group.
     pub(crate) fn append(&mut self, group: EncodedRowGroup) -> Result<()> {
         let result = append(&mut self.parquet, group.chunks);
         self.upload_result(result)?;

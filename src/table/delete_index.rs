@@ -25,19 +25,19 @@ type Shared = Arc<[Arc<FileEntry>]>;
 /// within each by sequence number.
 #[derive(Clone, Default)]
 pub struct ApplicableDeletes {
-    runs: Vec<Run>,
+    runs: Vec<SharedTail>,
 }
 
 /// The end of a list of delete files that is shared between data files; never empty.
 #[derive(Clone)]
-pub struct Run {
+pub struct SharedTail {
     files: Shared,
     from: usize,
     /// Whether all of them name their data file.
     file_scoped: bool,
 }
 
-impl Run {
+impl SharedTail {
     fn files(&self) -> &[Arc<FileEntry>] {
         self.files.get(self.from..).unwrap_or_default()
     }
@@ -72,14 +72,15 @@ impl ApplicableDeletes {
 
     fn push(&mut self, files: &Shared, from: usize, file_scoped: bool) {
         if from < files.len() {
-            self.runs.push(Run { files: files.clone(), from, file_scoped });
+            self.runs.push(SharedTail { files: files.clone(), from, file_scoped });
         }
     }
 }
 
 impl<'a> IntoIterator for &'a ApplicableDeletes {
     type Item = &'a Arc<FileEntry>;
-    type IntoIter = FlatMap<Iter<'a, Run>, Iter<'a, Arc<FileEntry>>, fn(&'a Run) -> Iter<'a, Arc<FileEntry>>>;
+    type IntoIter =
+        FlatMap<Iter<'a, SharedTail>, Iter<'a, Arc<FileEntry>>, fn(&'a SharedTail) -> Iter<'a, Arc<FileEntry>>>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.runs.iter().flat_map(|run| run.files().iter())

@@ -178,32 +178,9 @@ pub fn without_target<'a>(
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use serde_json::json;
-
+mod tests {
     use super::*;
-    use crate::table::LoadedTable;
-    use crate::testing::builder::file_entry;
-
-    /// Spec 0 has no fields, 1 a void one, 2 and 3 one field each.
-    pub(crate) fn loaded() -> LoadedTable {
-        let spec = |id: i32, transform: &str| {
-            let field =
-                json!({"source-id": 1, "field-id": 1000 + id, "name": format!("p{id}"), "transform": transform});
-            json!({"spec-id": id, "fields": if id == 0 { json!([]) } else { json!([field]) }})
-        };
-        let specs = ["", "void", "identity", "bucket[4]"];
-        let metadata = json!({
-            "format-version": 2, "table-uuid": "0199e4c0-0000-7000-8000-000000000001", "location": "s3://b/t",
-            "last-sequence-number": 9, "last-updated-ms": 0, "last-column-id": 1, "last-partition-id": 1003,
-            "current-schema-id": 0, "default-spec-id": 3, "default-sort-order-id": 0,
-            "schemas": [{"type": "struct", "schema-id": 0,
-                "fields": [{"id": 1, "name": "region", "required": false, "type": "int"}]}],
-            "partition-specs": (0..).zip(specs).map(|(id, transform)| spec(id, transform)).collect::<Vec<_>>(),
-            "sort-orders": [{"order-id": 0, "fields": []}],
-        });
-        LoadedTable::from_metadata_json("s3://b/t/metadata/v1.json".into(), &metadata).expect("valid")
-    }
+    use crate::testing::builder::{file_entry, table_of_four_specs};
 
     fn file(data: i64, added: Option<i64>) -> FileEntry {
         FileEntry { data_sequence_number: data, file_sequence_number: added, ..file_entry("f", 1, 1) }
@@ -212,7 +189,7 @@ pub(crate) mod tests {
     /// The delete file was compacted: it keeps the number 3 of what it was made of, and was added at 6.
     #[test]
     fn a_delete_file_names_a_file_only_if_both_numbers_of_that_one_file_allow_it() {
-        let (loaded, content) = (loaded(), DataContentType::PositionDeletes);
+        let (loaded, content) = (table_of_four_specs(), DataContentType::PositionDeletes);
         let metadata = loaded.typed().expect("readable");
         let named_by = |delete: &FileEntry, files: &[(i64, Option<i64>)]| {
             let files: Vec<_> = files.iter().map(|(data, added)| file(*data, *added)).collect();

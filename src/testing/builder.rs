@@ -12,7 +12,7 @@ use iceberg::spec::{
 use serde_json::{Value, json};
 
 use crate::error::Result;
-use crate::table::{FileEntry, PartitionTuple, PartitionValues};
+use crate::table::{FileEntry, LoadedTable, PartitionTuple, PartitionValues};
 
 /// A metadata document: an unpartitioned table of version 2 at `s3://b/t` with one column and no snapshots, where `changes` says
 /// nothing else.
@@ -155,3 +155,22 @@ pub async fn library_manifest_list(
 
 /// Where the library writes to within its own memory.
 const SCRATCH: &str = "memory:/scratch.avro";
+
+/// An empty table: spec 0 has no fields, 1 a void one, 2 and 3 one field each.
+pub fn table_of_four_specs() -> LoadedTable {
+    let spec = |id: i32, transform: &str| {
+        let field = json!({"source-id": 1, "field-id": 1000 + id, "name": format!("p{id}"), "transform": transform});
+        json!({"spec-id": id, "fields": if id == 0 { json!([]) } else { json!([field]) }})
+    };
+    let specs = ["", "void", "identity", "bucket[4]"];
+    let metadata = json!({
+        "format-version": 2, "table-uuid": "0199e4c0-0000-7000-8000-000000000001", "location": "s3://b/t",
+        "last-sequence-number": 9, "last-updated-ms": 0, "last-column-id": 1, "last-partition-id": 1003,
+        "current-schema-id": 0, "default-spec-id": 3, "default-sort-order-id": 0,
+        "schemas": [{"type": "struct", "schema-id": 0,
+            "fields": [{"id": 1, "name": "region", "required": false, "type": "int"}]}],
+        "partition-specs": (0..).zip(specs).map(|(id, transform)| spec(id, transform)).collect::<Vec<_>>(),
+        "sort-orders": [{"order-id": 0, "fields": []}],
+    });
+    LoadedTable::from_metadata_json("s3://b/t/metadata/v1.json".into(), &metadata).expect("valid")
+}

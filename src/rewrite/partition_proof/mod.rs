@@ -14,7 +14,7 @@ use crate::rewrite::delete_mask::KeyColumn;
 use crate::rewrite::on_blocking_thread;
 use crate::rewrite::partition::find_source;
 use crate::rewrite::project::PartitionConstants;
-use crate::rewrite::reader::{Target, open_large, row_group_piece};
+use crate::rewrite::reader::{ReadTarget, open_large, row_group_piece};
 use crate::rewrite::transform::{as_longs, as_views};
 use crate::storage::Store;
 use crate::table::partition_values::{one_nan_f32, one_nan_f64};
@@ -22,7 +22,7 @@ use crate::table::{FileEntry, PartitionTuple};
 
 /// The columns that a spec's partitions are made of, and what each field makes of its column.
 pub(crate) struct PartitionProof {
-    target: Target,
+    target: ReadTarget,
     fields: Vec<(String, Transform, KeyColumn)>,
 }
 
@@ -44,7 +44,7 @@ impl PartitionProof {
             fields.push((field.name.clone(), field.transform, KeyColumn { column, path: path[1..].to_vec() }));
         }
         let columns: Vec<_> = read.into_iter().map(|at| Arc::clone(&columns.fields()[at])).collect();
-        let target = Target { own: columns.len(), fields: columns, mapping: None, all_present: true };
+        let target = ReadTarget { own: columns.len(), fields: columns, mapping: None, all_present: true };
         Ok(Self { target, fields })
     }
 
@@ -134,11 +134,11 @@ fn first_stray(transform: Transform, partition: Option<&Literal>, source: &Array
             let nanos = matches!(source.data_type(), DataType::Timestamp(TimeUnit::Nanosecond, _));
             stray_of(source, |row| {
                 let found = match row {
-                    Row::Long(v) if nanos => of(&v.div_euclid(1000).to_le_bytes()),
-                    Row::Long(v) => of(&v.to_le_bytes()),
-                    Row::Decimal(v) => of(&shortest(v)),
-                    Row::Bytes(bytes) => of(bytes),
-                    Row::Boolean(_) | Row::Bits(_) => None,
+                    ColumnValue::Long(v) if nanos => of(&v.div_euclid(1000).to_le_bytes()),
+                    ColumnValue::Long(v) => of(&v.to_le_bytes()),
+                    ColumnValue::Decimal(v) => of(&shortest(v)),
+                    ColumnValue::Bytes(bytes) => of(bytes),
+                    ColumnValue::Boolean(_) | ColumnValue::Bits(_) => None,
                 };
                 found.is_some() && found == wanted
             })
@@ -146,14 +146,14 @@ fn first_stray(transform: Transform, partition: Option<&Literal>, source: &Array
         Transform::Truncate(width) => stray_of(source, |row| is_cut(row, value, width)),
         Transform::Year | Transform::Month | Transform::Day | Transform::Hour => {
             let (from, to) = span(transform, value, source.data_type())?;
-            stray_of(source, |row| matches!(row, Row::Long(v) if from <= i128::from(v) && i128::from(v) < to))
+            stray_of(source, |row| matches!(row, ColumnValue::Long(v) if from <= i128::from(v) && i128::from(v) < to))
         }
         Transform::Void | Transform::Unknown => Err(Error::internal("a partition value of a transform without values")),
     }
 }
 
 /// A value of a column.
-enum Row<'a> {
+enum ColumnValue<'a> {
     Boolean(bool),
     Long(i64),
     /// Of a float, with one NaN.
@@ -162,69 +162,71 @@ enum Row<'a> {
     Bytes(&'a [u8]),
 }
 
-fn stray_of(source: &ArrayRef, belongs: impl Fn(Row<'_>) -> bool) -> Result<Option<usize>> {
+fn stray_of(source: &ArrayRef, belongs: impl Fn(ColumnValue<'_>) -> bool) -> Result<Option<usize>> {
     let rows = 0..source.len();
     if let Some(longs) = as_longs(source)? {
-        return Ok(longs.values().iter().position(|v| !belongs(Row::Long(*v))));
+        return Ok(longs.values().iter().position(|v| !belongs(ColumnValue::Long(*v))));
     }
     if let Some(views) = as_views(source)? {
         return Ok(match views.as_string_view_opt() {
-            Some(texts) => rows.into_iter().find(|row| !belongs(Row::Bytes(texts.value(*row).as_bytes()))),
-            None => rows.into_iter().find(|row| !belongs(Row::Bytes(views.as_binary_view().value(*row)))),
+            Some(texts) => rows.into_iter().find(|row| !belongs(ColumnValue::Bytes(texts.value(*row).as_bytes()))),
+            None => rows.into_iter().find(|row| !belongs(ColumnValue::Bytes(views.as_binary_view().value(*row)))),
         });
     }
     let stray = match source.data_type() {
         DataType::Decimal128(..) => {
-            source.as_primitive::<Decimal128Type>().values().iter().position(|v| !belongs(Row::Decimal(*v)))
+            source.as_primitive::<Decimal128Type>().values().iter().position(|v| !belongs(ColumnValue::Decimal(*v)))
         }
         DataType::Float32 => {
-            let bits = |v: &f32| Row::Bits(u64::from(one_nan_f32(*v).to_bits()));
+            let bits = |v: &f32| ColumnValue::Bits(u64::from(one_nan_f32(*v).to_bits()));
             source.as_primitive::<Float32Type>().values().iter().position(|v| !belongs(bits(v)))
         }
         DataType::Float64 => {
-            let bits = |v: &f64| Row::Bits(one_nan_f64(*v).to_bits());
+            let bits = |v: &f64| ColumnValue::Bits(one_nan_f64(*v).to_bits());
             source.as_primitive::<Float64Type>().values().iter().position(|v| !belongs(bits(v)))
         }
-        DataType::Boolean => rows.into_iter().find(|row| !belongs(Row::Boolean(source.as_boolean().value(*row)))),
+        DataType::Boolean => {
+            rows.into_iter().find(|row| !belongs(ColumnValue::Boolean(source.as_boolean().value(*row))))
+        }
         other => return Err(Error::unsupported(format!("partitions by values of type {other}"))),
     };
     Ok(stray)
 }
 
-fn is_value(row: Row<'_>, value: &PrimitiveLiteral) -> bool {
+fn is_value(row: ColumnValue<'_>, value: &PrimitiveLiteral) -> bool {
     use PrimitiveLiteral as L;
     match (row, value) {
-        (Row::Boolean(a), L::Boolean(b)) => a == *b,
-        (Row::Long(a), L::Int(b)) => a == i64::from(*b),
-        (Row::Long(a), L::Long(b)) => a == *b,
-        (Row::Bits(a), L::Float(b)) => a == u64::from(one_nan_f32(b.0).to_bits()),
-        (Row::Bits(a), L::Double(b)) => a == one_nan_f64(b.0).to_bits(),
-        (Row::Decimal(a), L::Int128(b)) => a == *b,
-        (Row::Bytes(a), L::String(b)) => a == b.as_bytes(),
-        (Row::Bytes(a), L::Binary(b)) => a == b.as_slice(),
-        (Row::Bytes(a), L::UInt128(b)) => a == b.to_be_bytes(),
+        (ColumnValue::Boolean(a), L::Boolean(b)) => a == *b,
+        (ColumnValue::Long(a), L::Int(b)) => a == i64::from(*b),
+        (ColumnValue::Long(a), L::Long(b)) => a == *b,
+        (ColumnValue::Bits(a), L::Float(b)) => a == u64::from(one_nan_f32(b.0).to_bits()),
+        (ColumnValue::Bits(a), L::Double(b)) => a == one_nan_f64(b.0).to_bits(),
+        (ColumnValue::Decimal(a), L::Int128(b)) => a == *b,
+        (ColumnValue::Bytes(a), L::String(b)) => a == b.as_bytes(),
+        (ColumnValue::Bytes(a), L::Binary(b)) => a == b.as_slice(),
+        (ColumnValue::Bytes(a), L::UInt128(b)) => a == b.to_be_bytes(),
         _ => false,
     }
 }
 
 /// Whether `cut` is the row's value less what exceeds a multiple of `width`, or its first `width` characters or bytes.
-fn is_cut(row: Row<'_>, cut: &PrimitiveLiteral, width: u32) -> bool {
+fn is_cut(row: ColumnValue<'_>, cut: &PrimitiveLiteral, width: u32) -> bool {
     use PrimitiveLiteral as L;
     let numbers =
         |value: i128, rest: i128| (0..i128::from(width)).contains(&rest) && (value - rest) % i128::from(width) == 0;
     let length = width as usize;
     match (row, cut) {
         // The reference's numbers wrap around below the least one.
-        (Row::Long(v), L::Int(cut)) => {
+        (ColumnValue::Long(v), L::Int(cut)) => {
             i32::try_from(v).is_ok_and(|small| numbers(v.into(), small.wrapping_sub(*cut).into()))
         }
-        (Row::Long(v), L::Long(cut)) => numbers(v.into(), v.wrapping_sub(*cut).into()),
-        (Row::Decimal(v), L::Int128(cut)) => numbers(v, v.wrapping_sub(*cut)),
-        (Row::Bytes(v), L::String(cut)) => {
+        (ColumnValue::Long(v), L::Long(cut)) => numbers(v.into(), v.wrapping_sub(*cut).into()),
+        (ColumnValue::Decimal(v), L::Int128(cut)) => numbers(v, v.wrapping_sub(*cut)),
+        (ColumnValue::Bytes(v), L::String(cut)) => {
             let characters = cut.chars().count();
             v.starts_with(cut.as_bytes()) && (characters == length || characters < length && v.len() == cut.len())
         }
-        (Row::Bytes(v), L::Binary(cut)) => {
+        (ColumnValue::Bytes(v), L::Binary(cut)) => {
             v.starts_with(cut) && (cut.len() == length || cut.len() < length && v.len() == cut.len())
         }
         _ => false,

@@ -21,7 +21,7 @@ use crate::rewrite::encode::RowGroupEncoder;
 use crate::rewrite::location::partition_path;
 use crate::rewrite::partition::{PartitionRows, Partitioner, group_rows};
 use crate::rewrite::pipeline::Tasks;
-use crate::rewrite::segments::Item;
+use crate::rewrite::segments::ReadUnit;
 use crate::rewrite::work::{Work, cancelled};
 use crate::rewrite::writer::{OutputFile, WrittenFile};
 
@@ -30,7 +30,7 @@ const MAX_OPEN_WRITERS: usize = 256;
 /// Batches decoded ahead per worker.
 const BATCHES_AHEAD: usize = 2;
 
-enum Message {
+enum Decoded {
     Batch(RecordBatch),
     Done(OwnedSemaphorePermit),
 }
@@ -47,7 +47,7 @@ pub(crate) struct RouterLimits {
 /// Rewrites `segments` with `workers` decoding workers and one router.
 pub(crate) async fn rewrite(
     work: &Arc<Work>,
-    segments: Vec<Vec<Item>>,
+    segments: Vec<Vec<ReadUnit>>,
     workers: usize,
     spec: Arc<PartitionSpec>,
     limits: RouterLimits,
@@ -72,8 +72,8 @@ pub(crate) async fn rewrite(
         drop(tokio::spawn(Arc::clone(work).feed(items, to_worker)));
         tasks.spawn(move || {
             let send = |message| sender.send(message).map_err(|_| cancelled());
-            worker.segment_rows(number, from_feeder, &mut |batch| send(Message::Batch(batch)))?;
-            send(Message::Done(slot))?;
+            worker.segment_rows(number, from_feeder, &mut |batch| send(Decoded::Batch(batch)))?;
+            send(Decoded::Done(slot))?;
             Ok(Vec::new())
         });
     }
@@ -87,16 +87,16 @@ fn route(
     spec: Arc<PartitionSpec>,
     limits: RouterLimits,
     segments: usize,
-    incoming: &blocking::Receiver<blocking::Receiver<Message>>,
+    incoming: &blocking::Receiver<blocking::Receiver<Decoded>>,
 ) -> Result<Vec<WrittenFile>> {
     let partitioner = Partitioner::new(&spec, work.metadata.current_schema().as_struct())?;
-    let mut router = Router::new(work, spec, partitioner, limits);
+    let mut router = PartitionRouter::new(work, spec, partitioner, limits);
     let result = (0..segments).try_for_each(|_| {
         let segment = incoming.recv().map_err(|_| cancelled())?;
         loop {
             match segment.recv().map_err(|_| cancelled())? {
-                Message::Batch(batch) => router.write(batch)?,
-                Message::Done(slot) => {
+                Decoded::Batch(batch) => router.write(batch)?,
+                Decoded::Done(slot) => {
                     drop(slot);
                     return Ok(());
                 }
@@ -128,7 +128,6 @@ impl PartitionWriter {
         )
     }
 
-    /// Encoded bytes of the file so far.
     fn encoded_bytes(&self) -> u64 {
         self.encoder.as_ref().map_or(0, RowGroupEncoder::estimated_bytes)
             + self.file.as_ref().map_or(0, OutputFile::bytes)
@@ -136,14 +135,14 @@ impl PartitionWriter {
 }
 
 /// The rows of some batches that fall into one partition.
-struct Place {
+struct GatheredRows {
     key: Vec<u8>,
     partition: Struct,
     /// Numbers of a batch and of rows in it.
     rows: Vec<(usize, Vec<u32>)>,
 }
 
-struct Router<'a> {
+struct PartitionRouter<'a> {
     work: &'a Work,
     spec: Arc<PartitionSpec>,
     partitioner: Partitioner,
@@ -156,7 +155,7 @@ struct Router<'a> {
     files: Vec<WrittenFile>,
 }
 
-impl<'a> Router<'a> {
+impl<'a> PartitionRouter<'a> {
     fn new(work: &'a Work, spec: Arc<PartitionSpec>, partitioner: Partitioner, limits: RouterLimits) -> Self {
         Self {
             work,
@@ -183,7 +182,7 @@ impl<'a> Router<'a> {
         let mut places = self.places(&batches)?;
         // Partitions that are open come first, so that none is closed just before it is needed.
         places.sort_by_key(|place| !self.writers.contains_key(&place.key));
-        for Place { key, partition, rows } in places {
+        for GatheredRows { key, partition, rows } in places {
             if !self.writers.contains_key(&key) {
                 self.add_writer(&key, partition)?;
             }
@@ -198,8 +197,8 @@ impl<'a> Router<'a> {
     }
 
     /// The rows by partition, in order of first appearance.
-    fn places(&self, batches: &[RecordBatch]) -> Result<Vec<Place>> {
-        let mut places: Vec<Place> = Vec::new();
+    fn places(&self, batches: &[RecordBatch]) -> Result<Vec<GatheredRows>> {
+        let mut places: Vec<GatheredRows> = Vec::new();
         let mut index: HashMap<Vec<u8>, usize> = HashMap::new();
         for (number, batch) in batches.iter().enumerate() {
             let values = self.partitioner.values(batch)?;
@@ -209,7 +208,7 @@ impl<'a> Router<'a> {
                     None => {
                         index.insert(key.clone(), places.len());
                         let partition = self.partitioner.tuple(&values, first)?;
-                        places.push(Place { key, partition, rows: vec![(number, rows)] });
+                        places.push(GatheredRows { key, partition, rows: vec![(number, rows)] });
                     }
                 }
             }

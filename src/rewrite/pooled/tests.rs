@@ -11,7 +11,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::plan::FileGroup;
 use crate::rewrite::delete_mask::GroupDeletes;
 use crate::rewrite::group::output_settings;
-use crate::rewrite::reader::Target;
+use crate::rewrite::reader::ReadTarget;
 use crate::rewrite::schema::arrow_schema;
 use crate::rewrite::writer::OwnOutputs;
 use crate::rewrite::{MemoryBudget, Progress, RewriteContext};
@@ -54,7 +54,7 @@ fn work() -> Work {
     Work {
         store: Arc::clone(&ctx.store),
         inputs: Vec::new(),
-        target: Target { own: fields.len(), fields, mapping: None, all_present: false },
+        target: ReadTarget { own: fields.len(), fields, mapping: None, all_present: false },
         large: std::collections::HashMap::new(),
         deletes: GroupDeletes::default(),
         output: Arc::new(output_settings(&ctx, &group, &Arc::new(OwnOutputs::default())).expect("valid")),
@@ -87,7 +87,7 @@ fn route_all(batches: i64, partitions: i64, buffer_bytes: u64) -> Routed {
     let spec = Arc::clone(work.metadata.default_partition_spec());
     let partitioner = Partitioner::new(&spec, work.metadata.current_schema().as_struct()).expect("valid");
     let limits = RouterLimits { buffer_bytes, target_file_bytes: 1 << 30 };
-    let mut router = Router::new(&work, spec, partitioner, limits);
+    let mut router = PartitionRouter::new(&work, spec, partitioner, limits);
     let mut gatherings = 0;
     for number in 0..batches {
         router.write(batch(&work, number * 1000..(number + 1) * 1000, partitions)).expect("written");
