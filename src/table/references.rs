@@ -17,6 +17,10 @@ pub const FLINK_CHECKPOINT_ID: &str = "flink.max-committed-checkpoint-id";
 /// How far the table's own timestamps may be ahead of this machine's clock before ages cannot be trusted.
 pub const CLOCK_SKEW_LIMIT_MS: i64 = 10 * 60 * 1000;
 
+/// What to say of a table with such a property.
+pub const GC_DISABLED: &str =
+    "the table's property gc.enabled = false forbids deleting its files: they may belong to others";
+
 /// Whether files of the table may be deleted: `gc.enabled`, true unless set. As in the reference implementation,
 /// any value but `true` (in any case) means no.
 pub fn gc_enabled(loaded: &LoadedTable) -> bool {
