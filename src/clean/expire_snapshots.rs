@@ -25,7 +25,6 @@ use crate::commit::{CommitContext, CommitResult, commit_expire};
 use crate::error::{Error, ErrorKind, Result};
 use crate::meta::snapshot::{manifests_of, paths_of};
 use crate::plan::ExpirePlan;
-use crate::plan::expire_snapshots::rebase;
 use crate::storage::delete_files::Proof;
 use crate::table::SnapshotRef;
 use crate::table::path::CanonicalPath;
@@ -90,9 +89,9 @@ async fn expire(
             return report;
         }
     };
-    let (base, result) = commit(table, plan, ctx, clock).instrument(phase_span!("commit")).await;
+    let result = commit_expire(table, plan, ctx, clock).instrument(phase_span!("commit")).await;
     stopwatch.end("commit");
-    match result {
+    let base = match result {
         CommitResult::Committed(committed) => {
             report.outcome = ExpireOutcome::Committed;
             report.conflicts = committed.conflicts;
@@ -105,6 +104,7 @@ async fn expire(
                 report.reason = Some("somebody else has expired them meanwhile".to_owned());
                 return report;
             }
+            committed.base_location.unwrap_or_default()
         }
         CommitResult::NotCommitted(error) | CommitResult::Denied(error) => {
             report.outcome = ExpireOutcome::NotCommitted;
@@ -116,7 +116,7 @@ async fn expire(
             report.error = Some(error);
             return report;
         }
-    }
+    };
     let shared = match neighbours.map(|others| compare_with_neighbours(retained.scope(), &table.name(), others)) {
         Err(reason) => Some((reason, None)),
         Ok(Err(refused)) => Some(("shared-location", Some(refused))),
@@ -133,34 +133,6 @@ async fn expire(
     }
     stopwatch.end("delete");
     report
-}
-
-/// Commits, and follows branches that grow meanwhile: reading took its time, and a busy writer does not wait.
-/// Also gives the metadata file in which every ref was last seen to allow it.
-async fn commit(
-    table: &TableHandle,
-    plan: &ExpirePlan,
-    ctx: &CommitContext,
-    clock: &dyn Clock,
-) -> (String, CommitResult) {
-    let mut conflicts = 0;
-    loop {
-        let current = refresh(table).await.and_then(|current| Ok((rebase(plan, &current.loaded)?, current)));
-        let (rebased, current) = match current {
-            Ok(current) => current,
-            Err(error) => return (String::new(), CommitResult::NotCommitted(error)),
-        };
-        let mut result = commit_expire(&current, &rebased, ctx, clock).await;
-        match &mut result {
-            CommitResult::NotCommitted(error) if error.kind() == ErrorKind::Conflict && conflicts < ctx.retries => {
-                conflicts += 1;
-                continue;
-            }
-            CommitResult::Committed(committed) => committed.conflicts += conflicts,
-            CommitResult::NotCommitted(_) | CommitResult::Denied(_) | CommitResult::Unknown(_) => {}
-        }
-        return (current.loaded.metadata_location.clone(), result);
-    }
 }
 
 /// A commit can only require refs to stand where they stood, not that no new one comes. A catalog drops a ref that was

@@ -15,7 +15,7 @@ use crate::table::{FileEntry, TableState};
 
 /// The change to a head.
 #[derive(Debug)]
-pub(super) struct Change {
+pub(super) struct HeadChange {
     /// Paths whose entries become DELETED.
     pub(super) removed: HashSet<Arc<str>>,
     /// Replaced data files.
@@ -31,7 +31,7 @@ pub(super) struct Change {
 }
 
 /// Works out the change. `head` must have been found valid for `results`.
-pub(super) fn plan_change(head: &TableState, start: &StartSnapshot, results: &[RewriteResult]) -> Result<Change> {
+pub(super) fn plan_change(head: &TableState, start: &StartSnapshot, results: &[RewriteResult]) -> Result<HeadChange> {
     let removed_data: Vec<_> = results.iter().flat_map(|r| r.rewritten.iter().cloned()).collect();
     let replaced: HashSet<&str> = removed_data.iter().map(|f| f.file_path.as_ref()).collect();
     let stay = head.data_files.iter().filter(|f| !replaced.contains(f.file_path.as_ref()));
@@ -67,7 +67,7 @@ pub(super) fn plan_change(head: &TableState, start: &StartSnapshot, results: &[R
             carried.push(manifest.clone());
         }
     }
-    Ok(Change { removed, removed_data, removed_deletes, spliced, carried, dropped })
+    Ok(HeadChange { removed, removed_data, removed_deletes, spliced, carried, dropped })
 }
 
 /// Untouched manifests to write anew together with the touched ones, so that small ones do not pile up: what still fits the

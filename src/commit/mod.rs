@@ -1,14 +1,16 @@
-//! The only place that changes a table: refresh -> revalidate -> attempt -> settle.
-//! Input: what was rewritten or what shall expire, and the snapshot it was planned from.
+//! The only place that changes a table. [`engine`] is the one loop: refresh, look for our own, prepare against the head, send,
+//! settle, clean. What it brings in is an [`engine::Change`]: `replace` and `expire`. Changes that add a snapshot share
+//! [`own_snapshot`].
 //! It never chooses what to do, and of files it deletes only its own metadata files of attempts that lost: only
 //! [`CommitResult::NotCommitted`] lets the caller delete outputs. Neither happens after a request was sent until a later look
 //! at the table has shown that the request can bring nothing in any more.
 
 mod change;
+mod engine;
 mod expire;
+mod own_snapshot;
 mod replace;
 mod revalidate;
-mod settle;
 
 use std::time::Duration;
 
@@ -45,6 +47,8 @@ pub enum CommitResult {
 pub struct Committed {
     /// The table with the metadata after the commit.
     pub table: TableHandle,
+    /// The metadata file that the first request was made against; `None` if none was sent.
+    pub base_location: Option<String>,
     /// The snapshot made, if the commit made one.
     pub snapshot_id: Option<i64>,
     /// Delete files that left with it.
@@ -102,7 +106,7 @@ impl StartSnapshot {
 pub struct CommitContext {
     /// The run, for file names and the summary.
     pub run_id: RunId,
-    /// Attempts after the first.
+    /// Attempts after the first, in all: parts of an expiry share them.
     pub retries: u32,
     /// First wait; doubles each time.
     pub min_wait: Duration,

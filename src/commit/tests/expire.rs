@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use futures::FutureExt;
-use iceberg::TableUpdate;
 use iceberg::spec::*;
+use iceberg::{TableRequirement, TableUpdate};
 
 use super::world::*;
 use crate::commit::{CommitResult, commit_expire};
@@ -21,11 +21,11 @@ fn refs(loaded: &LoadedTable) -> BTreeMap<String, i64> {
     loaded.refs.iter().map(|(name, r)| (name.clone(), r.snapshot_id)).collect()
 }
 
-async fn plan(world: &World, snapshots: &[i64]) -> ExpirePlan {
+pub(super) async fn plan(world: &World, snapshots: &[i64]) -> ExpirePlan {
     ExpirePlan { remove_snapshots: snapshots.to_vec(), refs_seen: refs(&world.load().await), ..ExpirePlan::default() }
 }
 
-async fn appends(n: usize) -> (World, Vec<i64>) {
+pub(super) async fn appends(n: usize) -> (World, Vec<i64>) {
     let world = World::v2();
     let mut ids = Vec::new();
     for i in 0..n {
@@ -41,7 +41,14 @@ fn tag(world: &World, name: &str, id: i64) {
     });
 }
 
-async fn snapshots(world: &World) -> Vec<i64> {
+fn set_main(world: &World, id: i64) {
+    let reference = SnapshotReference::new(id, SnapshotRetention::branch(None, None, None));
+    world.catalog.tamper(&world.ident, |m| {
+        m.into_builder(None).set_ref("main", reference).expect("valid").build().expect("valid").metadata
+    });
+}
+
+pub(super) async fn snapshots(world: &World) -> Vec<i64> {
     let loaded = world.load().await;
     let mut ids: Vec<_> = loaded.metadata.snapshots().map(|s| s.snapshot_id()).collect();
     ids.sort_unstable();
@@ -101,10 +108,34 @@ async fn refs_that_changed_since_planning_conflict() {
     let error = refused(expire(&world, &planned).await);
     assert_eq!(error.kind(), ErrorKind::Conflict);
     assert!(error.to_string().contains("ref new"), "{error}");
-    let planned = plan(&world, &[ids[1]]).await;
-    world.append(&[("more", "x", 1)]).await;
+    let planned = plan(&world, &[ids[0]]).await;
+    set_main(&world, ids[1]);
     assert!(refused(expire(&world, &planned).await).to_string().contains("ref main"));
-    assert_eq!((world.catalog.commits(), snapshots(&world).await.len()), (0, 4));
+    assert_eq!((world.catalog.commits(), snapshots(&world).await.len()), (0, 3));
+}
+
+#[tokio::test]
+async fn a_branch_that_has_grown_since_planning_is_required_where_it_is_now() {
+    let (world, ids) = appends(3).await;
+    let planned = plan(&world, &[ids[0]]).await;
+    let head = world.append(&[("more", "x", 1)]).await;
+    committed(expire(&world, &planned).await);
+    let (_, requirements, _) = world.catalog.last().expect("a commit");
+    let main = TableRequirement::RefSnapshotIdMatch { r#ref: "main".into(), snapshot_id: Some(head) };
+    assert!(requirements.contains(&main), "{requirements:?}");
+    assert_eq!(snapshots(&world).await, [ids[1], ids[2], head]);
+}
+
+#[tokio::test]
+async fn a_table_whose_files_must_not_go_any_more_expires_nothing() {
+    let (world, ids) = appends(2).await;
+    let planned = plan(&world, &[ids[0]]).await;
+    world.catalog.tamper(&world.ident, |m| {
+        let off = std::collections::HashMap::from([("gc.enabled".to_owned(), "false".to_owned())]);
+        m.into_builder(None).set_properties(off).expect("valid").build().expect("valid").metadata
+    });
+    assert!(refused(expire(&world, &planned).await).to_string().contains("gc.enabled"));
+    assert_eq!(world.catalog.commits(), 0);
 }
 
 #[tokio::test]
@@ -186,37 +217,39 @@ async fn lost_answers_are_settled_by_looking() {
     assert_eq!(snapshots(&world).await, ids);
 }
 
-#[tokio::test]
-async fn many_snapshots_go_in_several_commits_and_what_is_in_counts() {
+/// A table with `count` more snapshots, in the order of their ids.
+pub(super) async fn many(count: i64) -> (World, Vec<i64>) {
     let world = World::v2();
     world.append(&[("a", "x", 1)]).await;
     let list = world.state().await.snapshot.expect("a head").manifest_list().to_owned();
     let mut ids = Vec::new();
-    world.catalog.tamper(&world.ident, |mut m| {
-        for n in 0..1500 {
-            let parent = m.current_snapshot_id();
-            let summary =
-                Summary { operation: Operation::Append, additional_properties: std::collections::HashMap::new() };
+    world.catalog.tamper(&world.ident, |m| {
+        let (first, made, mut parent) = (m.next_sequence_number(), m.last_updated_ms(), m.current_snapshot_id());
+        let mut builder = m.into_builder(None);
+        for n in 0..count {
+            let summary = Summary { operation: Operation::Append, additional_properties: Default::default() };
             let snapshot = Snapshot::builder()
                 .with_snapshot_id(10_000 + n)
                 .with_parent_snapshot_id(parent)
-                .with_sequence_number(m.next_sequence_number())
-                .with_timestamp_ms(m.last_updated_ms())
+                .with_sequence_number(first + n)
+                .with_timestamp_ms(made)
                 .with_manifest_list(list.as_str())
                 .with_summary(summary)
                 .with_schema_id(0)
                 .build();
             ids.push(10_000 + n);
-            m = m
-                .into_builder(None)
-                .set_branch_snapshot(snapshot, "main")
-                .expect("valid")
-                .build()
-                .expect("valid")
-                .metadata;
+            parent = ids.last().copied();
+            builder = builder.add_snapshot(snapshot).expect("valid");
         }
-        m
+        builder.build().expect("valid").metadata
     });
+    set_main(&world, *ids.last().expect("many"));
+    (world, ids)
+}
+
+#[tokio::test]
+async fn many_snapshots_go_in_several_commits_and_what_is_in_counts() {
+    let (world, mut ids) = many(1500).await;
     let head = ids.pop().expect("many");
     let planned = plan(&world, &ids).await;
     world.catalog.script([CommitFault::After(std::sync::Arc::new(|| async {}.boxed())), CommitFault::Refused]);

@@ -2,6 +2,7 @@
 
 mod answers;
 mod dangling;
+mod engine;
 mod expire;
 mod limits;
 mod replace;

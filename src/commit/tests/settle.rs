@@ -23,7 +23,7 @@ async fn ready_in(world: World) -> (World, StartSnapshot, RewriteResult, CommitC
     (world, start, result, ctx)
 }
 
-fn meanwhile(world: &World, act: impl AsyncFn(World) + Clone + Send + Sync + 'static) -> Meanwhile {
+pub(super) fn meanwhile(world: &World, act: impl AsyncFn(World) + Clone + Send + Sync + 'static) -> Meanwhile {
     let world = world.clone();
     Arc::new(move || {
         let (world, act) = (world.clone(), act.clone());
