@@ -17,6 +17,7 @@ use super::other_names::{Likeness, OtherNames};
 use super::ownership::{check_metadata_files, compare_with_neighbours, date_metadata_files};
 use super::reachable::{READS, Reachable, entries_of};
 use super::report::{FileKind, OrphanReport, Refused, Tally};
+use crate::action::Phase;
 use crate::catalog::TableHandle;
 use crate::clock::Stopwatch;
 use crate::error::{ErrorKind, Result};
@@ -99,10 +100,10 @@ pub async fn remove_orphan_files(table: &TableHandle, request: &OrphanRequest<'_
             }
         };
     if let Some((table, reachable)) = known {
-        stopwatch.end("check");
+        stopwatch.end(Phase::Check);
         let deleter = Deleter::new(table, reachable, Proof::Orphan);
         delete(deleter, doomed, proofs_stay, &mut report).instrument(phase_span!("delete")).await;
-        stopwatch.end("delete");
+        stopwatch.end(Phase::Delete);
     }
     report.phases_ms = stopwatch.times();
     report
@@ -164,7 +165,7 @@ async fn find(table: &TableHandle, request: &OrphanRequest<'_>, stopwatch: &mut 
     let rules = request.rules();
     let comparison = request.comparison(&reachable, &names, &rules);
     let listed = comparison.list(&table.store, &left_out).instrument(phase_span!("list")).await;
-    stopwatch.end("list");
+    stopwatch.end(Phase::List);
     let mut listing = match listed? {
         Ok(listing) => listing,
         Err(refused) => return Ok(Found::refused(refused)),

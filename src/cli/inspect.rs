@@ -6,13 +6,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::screen::Screen;
 use super::{print, sheets};
+use crate::actions::rewrite_data_files::INSPECT_CONCURRENCY;
+use crate::actions::subject::Subject;
 use crate::config::Config;
 use crate::daemon;
 use crate::error::Result;
 use crate::inspect::{TableStats, collect_stats};
 use crate::plan::sizes::Sizes;
-use crate::schedule::rewrite_data_files::INSPECT_CONCURRENCY;
-use crate::schedule::run_table::Subject;
 
 /// The numbers of one table.
 #[derive(Serialize)]

@@ -9,8 +9,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::print;
 use super::screen::Screen;
+use crate::actions::words::bytes;
 use crate::policy::human_duration;
-use crate::report::words::bytes;
 use crate::rewrite::Progress;
 use crate::telemetry::visible;
 

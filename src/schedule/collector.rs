@@ -11,14 +11,14 @@ use futures::{FutureExt, StreamExt};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use crate::actions::env::Env;
+use crate::actions::rewrite_data_files::INSPECT_CONCURRENCY;
+use crate::actions::subject::Subject;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fleet::Fleet;
 use crate::inspect::{TableStats, collect_partition_stats, collect_stats};
 use crate::plan::sizes::Sizes;
-use crate::schedule::env::Env;
-use crate::schedule::fleet::Fleet;
 use crate::schedule::observer::{Event, Observer, TableEvent};
-use crate::schedule::rewrite_data_files::INSPECT_CONCURRENCY;
-use crate::schedule::run_table::Subject;
 use crate::schedule::settings::Settings;
 use crate::table::TableName;
 

@@ -9,16 +9,17 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
+use crate::action::RunStep;
+use crate::actions::env::Env;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fleet::Change;
 use crate::schedule::collector::{Collector, Numbers};
 use crate::schedule::control::{Command, Order, Orders, Pause};
-use crate::schedule::due::{self, Ended, NextStep, Step};
+use crate::schedule::due::{self, Ended, NextStep};
 use crate::schedule::entry::Entry;
-use crate::schedule::env::Env;
-use crate::schedule::fleet::Change;
 use crate::schedule::observer::{Event, Observer, Queue, TableEvent};
-use crate::schedule::run_table::Run;
+use crate::schedule::run_table::TableRun;
 use crate::schedule::settings::Settings;
 use crate::schedule::silence::Silence;
 use crate::schedule::worker::{Finished, Listing, Progressed, Shared};
@@ -341,7 +342,7 @@ impl Scheduler {
     fn start(&mut self, name: TableName) {
         let Some(entry) = self.tables.get_mut(&name) else { return };
         let (step, quarantine) = (entry.next.step, entry.quarantine.clone());
-        let (run, task) = entry.begin(|| Run::start(&self.shared.env));
+        let (run, task) = entry.begin(|| TableRun::start(&self.shared.env));
         let loaded = self.silence.begin(&name, self.shared.env.clock.now_ms());
         self.workers.spawn(self.shared.clone().work(name, run, task, step, quarantine, loaded));
     }
@@ -413,17 +414,18 @@ fn known<'t>(tables: &'t mut HashMap<TableName, Entry>, name: &TableName) -> Res
 
 impl Shared {
     /// Tells what came of a step, and decides what the table waits for.
-    fn settle(&self, entry: &mut Entry, name: &TableName, run: Run, step: Step, progress: Progressed) {
+    fn settle(&self, entry: &mut Entry, name: &TableName, run: TableRun, step: RunStep, progress: Progressed) {
         let now = self.env.clock.now_ms();
         match progress {
             Progressed::Looked(standing) => entry.looked(run, standing),
             Progressed::NotDue(next) => entry.next = next,
             Progressed::Quarantined(other) => entry.next = entry.failures.after(step, Ended::Failed, other, now),
             Progressed::Stepped(done, metadata_location) => {
-                if step == Step::RewriteDataFiles {
-                    entry.quarantine = done.report.is_metadata_invalid().then_some(metadata_location);
+                if step == RunStep::FIRST {
+                    entry.quarantine =
+                        done.report.actions.iter().any(|action| action.metadata_invalid).then_some(metadata_location);
                 }
-                entry.next = entry.failures.after(step, done.report.ended(), done.other.clone(), now);
+                entry.next = entry.failures.after(step, done.ended(), done.other.clone(), now);
                 self.tell_of(name, TableEvent::StepDone(run, &done));
             }
             Progressed::NotBegun(error) => {
@@ -441,8 +443,8 @@ impl Shared {
     /// When the table is compacted next; in a delay that follows from the schedule.
     fn next_run_ms(&self, name: &TableName, entry: &Entry) -> Option<i64> {
         match entry.next.step {
-            Step::RewriteDataFiles => Some(entry.next.at_ms),
-            Step::CleanUp => {
+            RunStep::FIRST => Some(entry.next.at_ms),
+            _ => {
                 let policy = self.fleet.policy(name).ok()?.policy;
                 Some(due::after_clean_up(entry.run?.since_ms, &policy, entry.next.at_ms).ok()?.at_ms)
             }
@@ -450,10 +452,10 @@ impl Shared {
     }
 
     /// The step after one that told nothing. Whether the delay is over will be seen in the table.
-    fn other_step(&self, name: &TableName, run: Run, step: Step, now_ms: i64) -> Option<NextStep> {
+    fn other_step(&self, name: &TableName, run: TableRun, step: RunStep, now_ms: i64) -> Option<NextStep> {
         match step {
-            Step::RewriteDataFiles => Some(due::after_rewrite(None, Duration::ZERO, now_ms)),
-            Step::CleanUp => {
+            RunStep::FIRST => Some(due::after_rewrite(None, Duration::ZERO, now_ms)),
+            _ => {
                 let policy = self.fleet.policy(name).ok()?.policy;
                 due::after_clean_up(run.since_ms, &policy, now_ms).ok()
             }

@@ -2,51 +2,62 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use icewright::action::{Action, Outcome};
-use icewright::clock::PhaseTimes;
-use icewright::report::metrics::{Metrics, RunCounts, RunRecord};
+use icewright::action::{Action, Outcome, RunStep};
+use icewright::actions::report::ActionReport;
+use icewright::report::metrics::Metrics;
 
 /// Every module with the modules it may use, each of which stands above it: so no arrow goes back.
-const LAYERS: [(&str, &[&str]); 30] = [
-    ("action", &[]),
-    ("allocator", &[]),
+const LAYERS: [(&str, &[&str]); 32] = [
     ("error", &[]),
-    ("clock", &[]),
+    ("action", &["error"]),
+    ("allocator", &[]),
+    ("clock", &["action"]),
     ("run_id", &[]),
     ("version", &[]),
     ("http_client", &["clock", "error"]),
     ("telemetry", &["error", "http_client", "version"]),
     ("permit", &["clock", "error"]),
     ("leader", &["clock", "error", "http_client", "permit"]),
-    ("table", &["error", "run_id"]),
+    ("table", &["action", "error", "run_id"]),
     ("storage", &["clock", "error", "http_client", "permit", "run_id", "table"]),
     ("catalog", &["clock", "error", "http_client", "permit", "storage", "table"]),
-    ("policy", &["error", "table"]),
+    ("policy", &["action", "error", "table"]),
     ("config", &["error", "policy", "table"]),
     ("meta", &["error", "storage", "table"]),
     ("inspect", &["catalog", "error", "meta", "table"]),
-    ("plan", &["error", "policy", "run_id", "table"]),
-    ("rewrite", &["error", "plan", "run_id", "storage", "table"]),
+    ("plan", &["action", "error", "policy", "run_id", "table"]),
+    ("rewrite", &["action", "error", "plan", "run_id", "storage", "table"]),
     ("commit", &["catalog", "clock", "error", "meta", "plan", "rewrite", "run_id", "storage", "table"]),
     (
         "clean",
-        &["catalog", "clock", "commit", "error", "meta", "plan", "policy", "run_id", "storage", "table", "telemetry"],
+        &[
+            "action",
+            "catalog",
+            "clock",
+            "commit",
+            "error",
+            "meta",
+            "plan",
+            "policy",
+            "run_id",
+            "storage",
+            "table",
+            "telemetry",
+        ],
     ),
+    ("fleet", &["catalog", "clean", "config", "error", "http_client", "permit", "policy", "storage", "table"]),
     (
-        "schedule",
+        "actions",
         &[
             "action",
             "catalog",
             "clean",
             "clock",
             "commit",
-            "config",
             "error",
-            "http_client",
+            "fleet",
             "inspect",
-            "permit",
             "plan",
             "policy",
             "rewrite",
@@ -56,14 +67,32 @@ const LAYERS: [(&str, &[&str]); 30] = [
             "telemetry",
         ],
     ),
-    ("reload", &["clock", "config", "error", "schedule"]),
+    (
+        "schedule",
+        &[
+            "action",
+            "actions",
+            "clock",
+            "config",
+            "error",
+            "fleet",
+            "inspect",
+            "plan",
+            "policy",
+            "rewrite",
+            "run_id",
+            "table",
+            "telemetry",
+        ],
+    ),
+    ("reload", &["clock", "config", "error", "fleet", "schedule"]),
     (
         "report",
         &[
             "action",
+            "actions",
             "catalog",
             "clean",
-            "clock",
             "config",
             "error",
             "http_client",
@@ -81,10 +110,12 @@ const LAYERS: [(&str, &[&str]); 30] = [
     (
         "daemon",
         &[
+            "actions",
             "catalog",
             "clock",
             "config",
             "error",
+            "fleet",
             "inspect",
             "leader",
             "permit",
@@ -102,11 +133,12 @@ const LAYERS: [(&str, &[&str]); 30] = [
         "cli",
         &[
             "action",
-            "clean",
+            "actions",
             "clock",
             "config",
             "daemon",
             "error",
+            "fleet",
             "inspect",
             "plan",
             "policy",
@@ -289,15 +321,14 @@ fn each_action_has_one_word_everywhere() {
     assert_eq!(Action::ALL.map(Action::as_str), ["rewrite-data-files", "expire-snapshots", "remove-orphan-files"]);
     let metrics = Metrics::new(10);
     for action in Action::ALL {
-        let counts = RunCounts::default();
-        let (phases, outcome) = (PhaseTimes::default(), Outcome::Success);
-        let duration = Duration::ZERO;
-        let run = RunRecord { action, outcome, duration, finished_ms: 1, counts, phases, refused: false };
-        metrics.record_run(&"lake.db.t".parse().expect("a name"), &run);
+        let run = ActionReport { outcome: Outcome::Success, ..ActionReport::new(action) };
+        metrics.record_run(&"lake.db.t".parse().expect("a name"), &run, 1);
     }
     let page = metrics.gather().expect("a page");
     for action in Action::ALL {
         let word = action.as_str();
+        let file = root().join("src/actions").join(word.replace('-', "_"));
+        assert!(file.is_dir() || file.with_extension("rs").exists(), "the story of {word}");
         let file = root().join("src/plan").join(word.replace('-', "_"));
         assert!(file.is_dir() || file.with_extension("rs").exists(), "the planner of {word}");
         assert!(read("src/config/policy_file.rs").contains(&format!("\"{word}\"")), "the section {word} is read");
@@ -305,5 +336,14 @@ fn each_action_has_one_word_everywhere() {
         assert!(read("config/icewright.toml").contains(&format!("[defaults.{word}]")), "{word} in the example");
         assert!(page.contains(&format!("action=\"{word}\"")), "{word} as a label");
         assert_eq!(serde_json::to_value(action).expect("a word"), word);
+    }
+    let script = read("src/server/page/words.js");
+    let shown = script.lines().filter_map(|line| Some(line.trim().split_once(": { mark: ")?.0.to_owned()));
+    assert_eq!(shown.collect::<Vec<_>>(), Action::ALL.map(|action| format!("\"{action}\"")), "the page's actions");
+    let words = |step: RunStep| step.actions().iter().map(|action| action.as_str()).collect::<Vec<_>>();
+    assert_eq!(RunStep::all().flat_map(words).collect::<Vec<_>>(), Action::ALL.map(Action::as_str));
+    for step in RunStep::all().filter(|step| words(*step)[0] != step.as_str()) {
+        let line = format!("\"{}\": [\"{}\"]", step.as_str(), words(step).join("\", \""));
+        assert!(script.contains(&line), "the page knows {line}");
     }
 }

@@ -13,19 +13,19 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
-use serde_json::value::RawValue;
 
 pub use look::Look;
 use pack::Packed;
 use table::{Looked, TableState};
-use view::{CatalogStatus, ConfigStatus, Doing, MemoryStatus, Next, Pause, QueueStatus, RunEntry, Status};
+use view::{CatalogStatus, ConfigStatus, MemoryStatus, Next, Pause, QueueStatus, RunEntry, Status};
 use view::{TableList, TableView};
 
+use crate::action::Doing;
+use crate::actions::report::ActionReport;
 use crate::config::{Loaded, Problem, Problems};
 use crate::inspect::ManifestCache;
 use crate::report::health::{Health, Reason};
 use crate::report::kept::kept;
-use crate::report::metrics::RunRecord;
 use crate::rewrite::Progress;
 use crate::rewrite::memory::MemoryBudget;
 use crate::table::TableName;
@@ -49,16 +49,6 @@ struct State {
     /// By name, what is wrong; `None`: nothing.
     catalogs: BTreeMap<String, Option<String>>,
     tables: BTreeMap<TableName, TableState>,
-}
-
-/// An action of a run that ended.
-pub struct Ran {
-    /// What is counted of it.
-    pub record: RunRecord,
-    /// Why nothing was done, or what went wrong.
-    pub reason: Option<String>,
-    /// Its report.
-    pub report: Option<Box<RawValue>>,
 }
 
 /// Where a problem of the configuration is, and what it is.
@@ -142,7 +132,7 @@ impl Board {
     }
 
     pub(super) fn table_works(&self, name: &TableName, doing: Doing) {
-        self.change(name, |table| (table.doing, table.next) = (doing, None));
+        self.change(name, |table| (table.doing, table.next, table.progress) = (doing, None, None));
     }
 
     /// A compaction begins, whose progress can be looked at.
@@ -179,21 +169,20 @@ impl Board {
     }
 
     /// An action of a run ended.
-    pub(super) fn ran(&self, name: &TableName, run_id: &str, ran: Ran) {
-        let Ran { record, reason, report } = ran;
-        let duration_ms = i64::try_from(record.duration.as_millis()).unwrap_or(i64::MAX);
+    pub(super) fn ran(&self, name: &TableName, run_id: &str, report: &ActionReport, finished_ms: i64) {
+        let duration_ms = i64::try_from(report.duration.as_millis()).unwrap_or(i64::MAX);
         let run = RunEntry {
             run_id: run_id.to_owned(),
-            action: record.action,
-            outcome: record.outcome,
-            started_at_ms: record.finished_ms.saturating_sub(duration_ms),
-            finished_at_ms: record.finished_ms,
+            action: report.action,
+            outcome: report.outcome,
+            started_at_ms: finished_ms.saturating_sub(duration_ms),
+            finished_at_ms: finished_ms,
             duration_ms,
-            reason: reason.map(kept),
-            counts: record.counts,
+            reason: report.reason.clone().map(kept),
+            counts: report.counts,
             report: None,
         };
-        let report = report.map_or_else(Packed::default, |report| Packed::new(&report));
+        let report = report.detail.as_ref().map_or_else(Packed::default, Packed::new);
         self.change(name, |table| table.ran(run, report));
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::look::{Look, snapshots};
 use super::pack::Packed;
-use super::view::{Doing, Next, Pause, Planned, ProgressView, RunEntry, Sample, SizesView, TableSummary, TableView};
-use crate::action::Action;
+use super::view::{Next, Pause, Planned, ProgressView, RunEntry, Sample, SizesView, TableSummary, TableView};
+use crate::action::{Action, Doing};
 use crate::inspect::TableStats;
 use crate::report::health::{Health, Reason};
 use crate::rewrite::Progress;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::action::RunStep;
 use crate::clean::Refused;
 use crate::report::board::Board;
 use crate::report::catalogs::{Catalogs, Judged};
@@ -12,7 +13,7 @@ use crate::report::kept::kept;
 use crate::report::metrics::Metrics;
 use crate::report::vitals::Vital;
 use crate::schedule::observer::{Event, Observer, TableEvent};
-use crate::schedule::run_table::{StepDone, StepReport};
+use crate::schedule::run_table::StepDone;
 use crate::table::TableName;
 
 /// Time passes while nothing happens to a table, so its health is judged anew this often.
@@ -184,9 +185,9 @@ impl HealthJudge {
             if done.report.outcome().is_failure() {
                 vital.last_failure = done.report.problem().map(kept);
             }
-            if let StepReport::CleanUp(clean_up) = &done.report {
+            if done.report.step == RunStep::LAST {
                 let refused = |refused: &Refused| kept(format!("{}: {}", refused.reason, refused.detail));
-                vital.refused = clean_up.refusal().map(refused);
+                vital.refused = done.report.refusal().map(refused);
             }
         });
     }

@@ -24,7 +24,7 @@ use operating_system::ProcessMetrics;
 use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Registry, TextEncoder};
-pub use records::{Backoff, Memory, RunCounts, RunRecord, Step, Stored};
+pub use records::{Backoff, Memory};
 pub use series::Cardinality;
 use series::extra_labels;
 use sizes::SizeCollector;

@@ -9,7 +9,7 @@ use iceberg::{NamespaceIdent, TableIdent};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::fleet::Member;
+use super::Member;
 use super::listing::{Listed, Unclear, list, table_is_gone};
 use crate::clean::{Needs, stores_named};
 use crate::error::{Context, Error, ErrorKind, Result};

@@ -15,7 +15,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::fleet::Fleet;
+use super::Fleet;
 use super::known::{Known, Look};
 use super::listing::Unclear;
 use crate::clean::{Answer, Elsewhere, Refused, Suspects};

@@ -1,5 +1,9 @@
 //! The tables of all configured catalogs: found, matched with policies, opened.
 
+mod known;
+mod listing;
+pub mod neighbours;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -8,8 +12,6 @@ use iceberg::TableIdent;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::known::{Known, ident};
-use super::neighbours::{Catalogs, Inquiries, Own, Surroundings, surroundings};
 use crate::catalog::Catalog;
 use crate::catalog::CatalogCredentials;
 use crate::catalog::TableHandle;
@@ -21,6 +23,8 @@ use crate::policy::{PolicySet, ResolvedPolicy};
 use crate::storage::{self, StoreRef};
 use crate::table::LoadedTable;
 use crate::table::TableName;
+use known::{Known, ident};
+use neighbours::{Catalogs, Inquiries, Own, Surroundings, surroundings};
 
 /// All tables within reach. It never changes: a new configuration makes a new fleet, which shares the catalogs that stay.
 pub struct Fleet {
@@ -177,11 +181,11 @@ impl Fleet {
         self.inquiries.waiting()
     }
 
-    pub(super) fn catalogs(&self) -> &Catalogs {
+    fn catalogs(&self) -> &Catalogs {
         &self.catalogs
     }
 
-    pub(super) fn inquiries(&self) -> &Inquiries {
+    fn inquiries(&self) -> &Inquiries {
         &self.inquiries
     }
 }
