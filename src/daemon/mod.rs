@@ -45,11 +45,8 @@ const LIVENESS_LIMIT: Duration = Duration::from_secs(60);
 
 /// What every command that reaches tables needs.
 pub struct Parts {
-    /// Shared by all runs.
     pub env: Env,
-    /// The tables.
     pub fleet: Arc<Fleet>,
-    /// All metrics.
     pub metrics: Arc<Metrics>,
 }
 
@@ -125,9 +122,7 @@ fn rest_config(name: &str, settings: &CatalogConfig) -> Result<RestCatalogConfig
 /// Whether to print a line for each step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Echo {
-    /// The log is enough.
     Nothing,
-    /// A line for each step on standard output.
     Lines,
 }
 

@@ -16,7 +16,7 @@ pub(super) struct Difference {
 impl Difference {
     /// Compares. Every key is named here, so that a new one does not compile until it is decided whether it can change.
     pub(super) fn between(old: &Config, new: Config) -> Self {
-        let mut kept = Kept(Vec::new());
+        let mut kept = FixedKeys(Vec::new());
         let Config { server, limits, metrics, leader_election, traces, catalogs, policies } = new;
         let server = ServerConfig {
             listen: kept.old("server.listen", &old.server.listen, server.listen),
@@ -44,9 +44,9 @@ impl Difference {
 }
 
 /// Collects keys that keep their old value although the file has another.
-struct Kept(Vec<&'static str>);
+struct FixedKeys(Vec<&'static str>);
 
-impl Kept {
+impl FixedKeys {
     fn old<T: Clone + PartialEq>(&mut self, key: &'static str, old: &T, new: T) -> T {
         if *old != new {
             self.0.push(key);

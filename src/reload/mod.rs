@@ -21,7 +21,6 @@ use crate::fleet::Member;
 use crate::schedule::observer::{Event, Observer};
 use crate::schedule::settings::Settings;
 
-/// How often the file is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// A changed file that nobody spoke of must say the same this much later: whoever writes it may be in the middle.
 const UNCHANGED_FOR: Duration = Duration::from_secs(2);
@@ -33,7 +32,6 @@ const SETTLING_MAX: u32 = 20;
 /// Makes a catalog's client; its own settings are all it depends on.
 pub type BuildMember = Box<dyn Fn(&str, &CatalogConfig) -> Result<Member> + Send + Sync>;
 
-/// Keeps the settings as the file has them.
 pub struct Reloader {
     path: PathBuf,
     /// What the file said last.
@@ -42,7 +40,6 @@ pub struct Reloader {
     changed: Option<(Instant, Result<String, Problems>)>,
     /// Why what it said could not be put in force, although it is a valid file. It may be soon: a secret may come later.
     refused: Option<Problems>,
-    /// What is in force.
     config: Config,
     /// Properties with their secrets, as each catalog's client was made with.
     properties: BTreeMap<String, HashMap<String, String>>,
@@ -112,7 +109,6 @@ impl Reloader {
         }
     }
 
-    /// Reloads whatever the file says, and tells how that went.
     pub async fn reload(&mut self) {
         let text = read_settled(&self.path).await;
         self.load(text, true);

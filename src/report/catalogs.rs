@@ -7,14 +7,13 @@ const TOLD_AGAIN_MS: i64 = 10 * 60 * 1000;
 /// The problem of a catalog that tells of none of its tables.
 const SILENT: &str = "it lists its tables, but several of them could not be loaded and none could";
 
-/// What is known of the catalogs.
 #[derive(Debug, Default)]
-pub(super) struct Catalogs {
-    known: BTreeMap<String, State>,
+pub(super) struct CatalogHealth {
+    known: BTreeMap<String, CatalogTrouble>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct CatalogTrouble {
     /// Why it was not listed when that was last tried.
     not_listed: Option<String>,
     /// What a part of it did not tell when it was last listed.
@@ -34,7 +33,7 @@ pub(super) struct Judged {
     pub(super) is_news: bool,
 }
 
-impl Catalogs {
+impl CatalogHealth {
     /// It listed its tables, or did not, and why.
     pub(super) fn listed(&mut self, catalog: &str, failure: Option<String>, now_ms: i64) -> Judged {
         let state = self.known.entry(catalog.to_owned()).or_default();
@@ -63,13 +62,12 @@ impl Catalogs {
             .collect()
     }
 
-    /// It is not configured any more.
     pub(super) fn forget(&mut self, catalog: &str) {
         self.known.remove(catalog);
     }
 }
 
-impl State {
+impl CatalogTrouble {
     fn judge(&mut self, now_ms: i64) -> Judged {
         let silent = || self.silent.then(|| SILENT.to_owned());
         let problem = self.not_listed.clone().or_else(silent);
@@ -98,7 +96,7 @@ mod tests {
 
     #[test]
     fn trouble_is_told_when_it_begins_and_every_ten_minutes_and_when_it_ends() {
-        let mut catalogs = Catalogs::default();
+        let mut catalogs = CatalogHealth::default();
         assert_eq!(catalogs.listed("lake", None, 0), judged(None, false));
         let mut told = Vec::new();
         for second in 1..=3600 {
@@ -113,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_listing_does_not_hide_that_no_table_is_told_of() {
-        let mut catalogs = Catalogs::default();
+        let mut catalogs = CatalogHealth::default();
         let lake = BTreeSet::from(["lake".to_owned()]);
         catalogs.listed("lake", None, 0);
         assert_eq!(catalogs.silent(&lake, 1), [("lake".to_owned(), judged(Some(SILENT), true))]);

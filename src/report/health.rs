@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use crate::inspect::TableStats;
 use crate::report::kept::kept;
+use crate::report::vitals::Vital;
 
 /// A step that waits is not overdue before this, however short the schedule's period.
 pub const OVERDUE_MIN: Duration = Duration::from_secs(10 * 60);
@@ -58,7 +59,6 @@ impl ReasonKind {
         Self::DeleteFiles,
     ];
 
-    /// The label value.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Failing => "failing",
@@ -82,28 +82,6 @@ pub struct Reason {
     pub detail: String,
 }
 
-/// What the judgement is made of. The default is a table of which nothing is known yet.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct HealthView<'a> {
-    /// Failed runs since the last one that did not fail.
-    pub consecutive_failures: u32,
-    /// What went wrong last, if that is known.
-    pub last_failure: Option<&'a str>,
-    /// Not compacted until its metadata changes.
-    pub quarantined: bool,
-    /// Why the last clean-up was refused.
-    pub refused: Option<&'a str>,
-    /// Since when the step that the table waits for has been due, milliseconds since the epoch, whatever attempts have failed
-    /// since; time in which the table was paused is left out. May lie ahead. `None` while a step runs.
-    pub due_since_ms: Option<i64>,
-    /// The schedule's period; `None` while it is not known.
-    pub period: Option<Duration>,
-    /// The numbers collected last.
-    pub stats: Option<&'a TableStats>,
-    /// Why the last collection of numbers failed.
-    pub unreadable: Option<&'a str>,
-}
-
 /// The judgement in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
@@ -118,8 +96,8 @@ pub enum Health {
 
 impl Health {
     /// The judgement that follows from the reasons found.
-    pub fn of(view: &HealthView<'_>, reasons: &[Reason]) -> Self {
-        match (reasons, view.stats) {
+    pub fn of(vital: &Vital, reasons: &[Reason]) -> Self {
+        match (reasons, &vital.stats) {
             ([_, ..], _) => Self::Unhealthy,
             ([], Some(_)) => Self::Healthy,
             ([], None) => Self::Unknown,
@@ -129,38 +107,38 @@ impl Health {
 
 /// Every reason why the table is unhealthy now, the gravest first, each kind once at most; `now_ms` is milliseconds since
 /// the epoch.
-pub fn reasons(view: &HealthView<'_>, now_ms: i64) -> Vec<Reason> {
+pub fn reasons(vital: &Vital, now_ms: i64) -> Vec<Reason> {
     let found = ReasonKind::ALL.map(|kind| {
         let detail = match kind {
-            ReasonKind::Quarantined => view.quarantined.then(|| {
+            ReasonKind::Quarantined => vital.quarantined.then(|| {
                 let cure = "repair it, or take the table out of the policies";
                 format!("its metadata is invalid and it is not compacted until that changes: {cure}")
             }),
-            ReasonKind::Failing => failing(view),
-            ReasonKind::Refused => view.refused.map(str::to_owned),
-            ReasonKind::Unreadable => view.unreadable.map(str::to_owned),
-            ReasonKind::Overdue => overdue(view, now_ms),
-            ReasonKind::SmallFiles => view.stats.and_then(small_files),
-            ReasonKind::DeleteFiles => view.stats.and_then(delete_files),
+            ReasonKind::Failing => failing(vital),
+            ReasonKind::Refused => vital.refused.clone(),
+            ReasonKind::Unreadable => vital.unreadable.clone(),
+            ReasonKind::Overdue => overdue(vital, now_ms),
+            ReasonKind::SmallFiles => vital.stats.as_deref().and_then(small_files),
+            ReasonKind::DeleteFiles => vital.stats.as_deref().and_then(delete_files),
         };
         detail.map(|detail| Reason { kind, detail: kept(detail) })
     });
     found.into_iter().flatten().collect()
 }
 
-fn failing(view: &HealthView<'_>) -> Option<String> {
-    let runs = match view.consecutive_failures {
+fn failing(vital: &Vital) -> Option<String> {
+    let runs = match vital.consecutive_failures {
         0 => return None,
         1 => "the last run failed".to_owned(),
         n => format!("the last {n} runs failed"),
     };
-    Some(view.last_failure.map_or_else(|| runs.clone(), |error| format!("{runs}: {error}")))
+    Some(vital.last_failure.as_ref().map_or_else(|| runs.clone(), |error| format!("{runs}: {error}")))
 }
 
-fn overdue(view: &HealthView<'_>, now_ms: i64) -> Option<String> {
-    let waited_ms = now_ms.saturating_sub(view.due_since_ms?);
+fn overdue(vital: &Vital, now_ms: i64) -> Option<String> {
+    let waited_ms = now_ms.saturating_sub(vital.due_since_ms.filter(|_| !vital.running)?);
     let waited = Duration::from_millis(u64::try_from(waited_ms).ok()?);
-    let allowed = view.period?.max(OVERDUE_MIN);
+    let allowed = vital.period?.max(OVERDUE_MIN);
     (waited > allowed).then(|| {
         let (waited, allowed) = (waited.as_secs() / 60, allowed.as_secs() / 60);
         format!("the next step has been due for {waited} min, more than {allowed} min")
@@ -182,35 +160,36 @@ fn delete_files(stats: &TableStats) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     const MINUTE_MS: i64 = 60_000;
 
-    fn kinds(view: &HealthView<'_>, now_ms: i64) -> Vec<ReasonKind> {
-        reasons(view, now_ms).into_iter().map(|reason| reason.kind).collect()
+    fn kinds(vital: &Vital, now_ms: i64) -> Vec<ReasonKind> {
+        reasons(vital, now_ms).into_iter().map(|reason| reason.kind).collect()
     }
 
     fn of_stats(stats: &TableStats) -> Vec<ReasonKind> {
-        kinds(&HealthView { stats: Some(stats), ..HealthView::default() }, 0)
+        kinds(&Vital { stats: Some(Arc::new(stats.clone())), ..Vital::default() }, 0)
     }
 
     #[test]
     fn a_table_is_healthy_once_its_numbers_say_nothing_against_it() {
-        let stats = TableStats::default();
-        let unknown = HealthView::default();
+        let unknown = Vital::default();
         assert_eq!(Health::of(&unknown, &reasons(&unknown, 0)), Health::Unknown);
-        let healthy = HealthView { stats: Some(&stats), ..unknown };
+        let healthy = Vital { stats: Some(Arc::default()), ..unknown.clone() };
         assert_eq!(Health::of(&healthy, &reasons(&healthy, 0)), Health::Healthy);
-        let failing = HealthView { consecutive_failures: 1, ..unknown };
+        let failing = Vital { consecutive_failures: 1, ..unknown };
         assert_eq!(Health::of(&failing, &reasons(&failing, 0)), Health::Unhealthy);
     }
 
     #[test]
     fn failures_are_told_with_their_number_and_cause() {
-        let view = HealthView { consecutive_failures: 1, ..HealthView::default() };
-        let detail = |view: &HealthView<'_>| reasons(view, 0).into_iter().map(|r| r.detail).collect::<Vec<_>>();
+        let view = Vital { consecutive_failures: 1, ..Vital::default() };
+        let detail = |vital: &Vital| reasons(vital, 0).into_iter().map(|r| r.detail).collect::<Vec<_>>();
         assert_eq!(detail(&view), ["the last run failed"]);
-        let view = HealthView { consecutive_failures: 3, last_failure: Some("no such bucket"), ..view };
+        let view = Vital { consecutive_failures: 3, last_failure: Some("no such bucket".into()), ..view };
         assert_eq!(detail(&view), ["the last 3 runs failed: no such bucket"]);
     }
 
@@ -223,15 +202,15 @@ mod tests {
             partitions: 1,
             ..Default::default()
         };
-        let view = HealthView {
+        let view = Vital {
             consecutive_failures: 1,
             quarantined: true,
             due_since_ms: Some(0),
             period: Some(Duration::from_secs(60)),
-            stats: Some(&stats),
-            refused: Some("a neighbour is unreadable"),
-            unreadable: Some("no answer"),
-            last_failure: None,
+            stats: Some(Arc::new(stats)),
+            refused: Some("a neighbour is unreadable".into()),
+            unreadable: Some("no answer".into()),
+            ..Vital::default()
         };
         assert_eq!(kinds(&view, 60 * MINUTE_MS), ReasonKind::ALL);
         let json = serde_json::to_value(&reasons(&view, 60 * MINUTE_MS)[5]).expect("JSON");
@@ -244,18 +223,18 @@ mod tests {
 
     #[test]
     fn a_step_is_overdue_after_one_period_and_ten_minutes_at_least() {
-        let view = |period_min: u64| HealthView {
+        let view = |period_min: u64| Vital {
             due_since_ms: Some(5 * MINUTE_MS),
             period: Some(Duration::from_secs(60 * period_min)),
-            ..HealthView::default()
+            ..Vital::default()
         };
         assert_eq!(kinds(&view(1), 15 * MINUTE_MS), []);
         assert_eq!(kinds(&view(1), 15 * MINUTE_MS + 1), [ReasonKind::Overdue]);
         assert_eq!(kinds(&view(60), 65 * MINUTE_MS), []);
         assert_eq!(kinds(&view(60), 65 * MINUTE_MS + 1), [ReasonKind::Overdue]);
         assert_eq!(kinds(&view(1), 0), [], "due later");
-        assert_eq!(kinds(&HealthView { due_since_ms: None, ..view(1) }, i64::MAX), [], "running");
-        assert_eq!(kinds(&HealthView { period: None, ..view(1) }, i64::MAX), [], "the schedule is not known");
+        assert_eq!(kinds(&Vital { running: true, ..view(1) }, i64::MAX), [], "running");
+        assert_eq!(kinds(&Vital { period: None, ..view(1) }, i64::MAX), [], "the schedule is not known");
     }
 
     #[test]

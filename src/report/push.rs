@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 
 use super::metrics::Metrics;
@@ -85,19 +87,7 @@ fn group_path(table: &TableName) -> String {
 
 /// Base64 for URLs, without padding; nothing is a single `=`, as the gateway wants it.
 fn base64_url(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    if bytes.is_empty() {
-        return "=".to_owned();
-    }
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let byte = |i: usize| u32::from(chunk.get(i).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for digit in 0..=chunk.len() {
-            text.push(char::from(DIGITS[(bits >> (18 - 6 * digit) & 63) as usize]));
-        }
-    }
-    text
+    if bytes.is_empty() { "=".to_owned() } else { URL_SAFE_NO_PAD.encode(bytes) }
 }
 
 #[cfg(test)]

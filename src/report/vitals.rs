@@ -3,15 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::health::{Health, HealthView, Reason, reasons};
+use super::health::{Health, Reason, reasons};
 use crate::inspect::TableStats;
 
-/// What a table's health is judged by.
+/// What a table's health is judged by. The default is a table of which nothing is known yet.
 #[derive(Debug, Clone, Default)]
 pub struct Vital {
     /// Failed runs since the last one that did not fail.
     pub consecutive_failures: u32,
-    /// What went wrong last.
     pub last_failure: Option<String>,
     /// Not compacted until its metadata changes.
     pub quarantined: bool,
@@ -19,13 +18,9 @@ pub struct Vital {
     pub refused: Option<String>,
     /// Since when the step that the table waits for has been due, milliseconds since the epoch; failed attempts do not count.
     pub due_since_ms: Option<i64>,
-    /// A step runs.
     pub running: bool,
-    /// An operator has paused it.
     pub paused: bool,
-    /// The schedule's period.
     pub period: Option<Duration>,
-    /// The numbers collected last.
     pub stats: Option<Arc<TableStats>>,
     /// Why the last collection of numbers failed.
     pub unreadable: Option<String>,
@@ -53,26 +48,11 @@ impl Vital {
             // What waits for an operator begins to wait for a worker afterwards.
             self.due_since_ms = self.due_since_ms.map(|since_ms| since_ms.max(now_ms));
         }
-        let view = self.view();
-        let reasons = reasons(&view, now_ms);
-        if Health::of(&view, &reasons) == Health::Healthy {
+        let reasons = reasons(self, now_ms);
+        if Health::of(self, &reasons) == Health::Healthy {
             self.last_healthy_ms = Some(now_ms);
         }
         reasons
-    }
-
-    /// As it is judged.
-    pub fn view(&self) -> HealthView<'_> {
-        HealthView {
-            consecutive_failures: self.consecutive_failures,
-            last_failure: self.last_failure.as_deref(),
-            quarantined: self.quarantined,
-            refused: self.refused.as_deref(),
-            due_since_ms: self.due_since_ms.filter(|_| !self.running),
-            period: self.period,
-            stats: self.stats.as_deref(),
-            unreadable: self.unreadable.as_deref(),
-        }
     }
 }
 

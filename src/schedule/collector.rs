@@ -161,7 +161,6 @@ impl Lane {
     }
 }
 
-/// Looks at a table.
 pub async fn collect_of(env: &Env, subject: &Subject) -> Result<Collected> {
     let (table, policy) = (&subject.table, &subject.resolved.policy);
     let sizes = Sizes::resolve(&policy.rewrite_data_files, table.loaded.metadata.properties())?;

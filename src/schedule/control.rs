@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
+use utoipa::ToSchema;
 
 use crate::error::{Error, Result};
 use crate::table::TableName;
@@ -14,12 +16,13 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// Characters of a reason; the rest is cut off.
 const REASON_MAX: usize = 200;
 
-/// Why, and since when, nothing is begun.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A pause.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
 pub struct Pause {
-    /// What the operator said.
+    /// What was said about it.
     pub reason: String,
-    /// Milliseconds since the epoch.
+    /// Since when.
     pub since_ms: i64,
 }
 
@@ -36,9 +39,8 @@ pub struct Control {
 #[derive(Debug)]
 pub struct Orders(mpsc::Receiver<Order>);
 
-/// Something an operator wants.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Command {
+pub(super) enum OrderKind {
     RunNow(TableName),
     /// A table, or all.
     Pause(Option<TableName>, String),
@@ -48,11 +50,10 @@ pub(super) enum Command {
 
 #[derive(Debug)]
 pub(super) struct Order {
-    pub(super) command: Command,
+    pub(super) kind: OrderKind,
     reply: oneshot::Sender<Result<()>>,
 }
 
-/// A control, and the end that the scheduler takes orders from.
 pub fn control() -> (Control, Orders) {
     let (sender, receiver) = mpsc::channel(ORDERS_MAX);
     (Control { orders: sender }, Orders(receiver))
@@ -65,7 +66,7 @@ impl Control {
     /// [`crate::error::ErrorKind::NotFound`] if the table is not maintained, [`crate::error::ErrorKind::Conflict`] if it,
     /// or everything, is paused. Fine if it runs or is due already.
     pub async fn run_now(&self, table: &TableName) -> Result<()> {
-        self.order(Command::RunNow(table.clone())).await
+        self.order(OrderKind::RunNow(table.clone())).await
     }
 
     /// Begins no step of this table, or with `None` of any, until it is resumed. What runs comes to its end.
@@ -74,17 +75,17 @@ impl Control {
     /// [`crate::error::ErrorKind::NotFound`] if the table is not maintained.
     pub async fn pause(&self, table: Option<&TableName>, reason: String) -> Result<()> {
         let reason = reason.chars().take(REASON_MAX).collect();
-        self.order(Command::Pause(table.cloned(), reason)).await
+        self.order(OrderKind::Pause(table.cloned(), reason)).await
     }
 
     /// Ends a pause; fine if there is none. [`crate::error::ErrorKind::NotFound`] if the table is not maintained.
     pub async fn resume(&self, table: Option<&TableName>) -> Result<()> {
-        self.order(Command::Resume(table.cloned())).await
+        self.order(OrderKind::Resume(table.cloned())).await
     }
 
-    async fn order(&self, command: Command) -> Result<()> {
+    async fn order(&self, kind: OrderKind) -> Result<()> {
         let (reply, answer) = oneshot::channel();
-        self.orders.try_send(Order { command, reply }).map_err(|error| match error {
+        self.orders.try_send(Order { kind, reply }).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => {
                 Error::unavailable(format!("{ORDERS_MAX} orders wait for the scheduler already: try again in a moment"))
             }
@@ -172,7 +173,7 @@ mod tests {
         let (control, mut orders) = control();
         let asking = tokio::spawn(async move { control.pause(Some(&table()), "ä".repeat(300)).await });
         let order = orders.next().await.expect("an order");
-        assert_eq!(order.command, Command::Pause(Some(table()), "ä".repeat(200)));
+        assert_eq!(order.kind, OrderKind::Pause(Some(table()), "ä".repeat(200)));
         order.answer(Ok(()));
         asking.await.expect("no panic").expect("taken");
     }

@@ -23,7 +23,6 @@ pub(super) struct Entry {
     pub(super) quarantine: Option<String>,
     pub(super) paused: Option<Pause>,
     /// What the collector found last, and when, milliseconds since the epoch. No decision is taken by it yet.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the inlet of triggers by a table's state"))]
     pub(super) numbers: Option<(Arc<TableStats>, i64)>,
     /// It left the catalog or the policies while a step was running.
     pub(super) gone: bool,

@@ -10,4 +10,5 @@ pub mod run_table;
 pub mod scheduler;
 pub mod settings;
 mod silence;
+mod wall_clock;
 mod worker;

@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Serialize;
+use utoipa::ToSchema;
+
 use super::collector::Collected;
 use super::control::Pause;
 use super::due::NextStep;
@@ -59,7 +62,7 @@ pub enum Event<'a> {
     Paused(&'a Pause),
     Resumed,
     /// How many tables run and wait has changed.
-    Queue(Queue),
+    Queue(QueueStatus),
     Table(&'a TableName, TableEvent<'a>),
 }
 
@@ -107,15 +110,17 @@ pub enum TableEvent<'a> {
     CollectionFailed(&'a Error),
 }
 
-/// Tables at work and waiting for it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Queue {
-    /// Tables that a worker is busy with.
+/// Tables at work and waiting.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct QueueStatus {
+    /// Tables at work.
     pub running: usize,
-    /// Tables with a due step that waits for a worker.
+    /// Tables that are due and wait for a worker.
     pub queued: usize,
     /// Tables that may be at work at the same time.
     pub limit: usize,
     /// How long the step that has waited longest has been due; zero if none waits.
+    #[serde(skip)]
     pub oldest: Duration,
 }

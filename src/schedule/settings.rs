@@ -9,9 +9,7 @@ use crate::fleet::Fleet;
 /// The current settings. A step that has begun keeps those it began with.
 #[derive(Clone)]
 pub struct Settings {
-    /// Catalogs, stores and policies.
     pub fleet: Arc<Fleet>,
-    /// Tables maintained at the same time.
     pub concurrent_tables: usize,
     /// Runs that begin now are given up after this.
     pub run_timeout: Duration,

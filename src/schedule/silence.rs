@@ -22,7 +22,6 @@ pub(super) struct Silence {
     catalogs: BTreeMap<String, Voices>,
 }
 
-/// A load under way.
 #[derive(Debug)]
 struct Load {
     /// Milliseconds since the epoch.
@@ -95,7 +94,6 @@ impl Silence {
         self.told(&name.catalog, now_ms);
     }
 
-    /// The table is not maintained any more.
     pub(super) fn table_gone(&mut self, name: &TableName) {
         if let Some(voices) = self.catalogs.get_mut(&name.catalog) {
             voices.silent.remove(name);
@@ -103,7 +101,6 @@ impl Silence {
         }
     }
 
-    /// The catalog is not configured any more.
     pub(super) fn forget(&mut self, catalog: &str) {
         self.catalogs.remove(catalog);
     }

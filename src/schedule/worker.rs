@@ -39,7 +39,6 @@ pub(super) struct Shared {
 pub(super) enum Task {
     /// Find out where it stands; if only its policy has changed, from what it waited for.
     Look(Option<Waiting>),
-    /// A step.
     Do(RunStep),
 }
 
@@ -51,7 +50,6 @@ pub(super) struct Waiting {
     pub(super) failing: bool,
 }
 
-/// What a worker hands back.
 pub(super) struct Finished {
     pub(super) name: TableName,
     pub(super) run: TableRun,

@@ -42,17 +42,13 @@ use crate::telemetry::FilterHandle;
 /// After the end was announced, how long an answer under way may take.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// What the server shows.
 #[derive(Clone)]
 pub struct ServerState {
-    /// Metrics.
     pub metrics: Arc<Metrics>,
     pub probes: Arc<Probes>,
     /// Tells how old the last tick is.
     pub clock: Arc<dyn Clock>,
-    /// Which log lines are written.
     pub log_filter: FilterHandle,
-    /// What the API shows and reaches.
     pub api: ApiState,
 }
 
@@ -66,7 +62,6 @@ const HEADERS: [(HeaderName, &str); 3] = [
     (header::REFERRER_POLICY, "no-referrer"),
 ];
 
-/// All paths.
 pub fn router(state: ServerState) -> Router {
     let page = MetricsPage::new(state.metrics.clone());
     Router::new()

@@ -106,7 +106,7 @@ const LAYERS: [(&str, &[&str]); 32] = [
             "version",
         ],
     ),
-    ("server", &["clock", "error", "report", "table", "telemetry"]),
+    ("server", &["clock", "error", "report", "schedule", "table", "telemetry"]),
     (
         "daemon",
         &[

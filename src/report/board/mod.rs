@@ -17,7 +17,7 @@ use serde::Serialize;
 pub use look::Look;
 use pack::Packed;
 use table::{Looked, TableState};
-use view::{CatalogStatus, ConfigStatus, MemoryStatus, Next, Pause, QueueStatus, RunEntry, Status};
+use view::{CatalogStatus, ConfigStatus, MemoryStatus, Next, RunEntry, Status};
 use view::{TableList, TableView};
 
 use crate::action::Doing;
@@ -28,6 +28,8 @@ use crate::report::health::{Health, Reason};
 use crate::report::kept::kept;
 use crate::rewrite::Progress;
 use crate::rewrite::memory::MemoryBudget;
+use crate::schedule::control::Pause;
+use crate::schedule::observer::QueueStatus;
 use crate::table::TableName;
 use crate::version;
 

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use super::look::{Look, snapshots};
 use super::pack::Packed;
-use super::view::{Next, Pause, Planned, ProgressView, RunEntry, Sample, SizesView, TableSummary, TableView};
+use super::view::{Next, Planned, ProgressView, RunEntry, Sample, SizesView, TableSummary, TableView};
 use crate::action::{Action, Doing};
 use crate::inspect::TableStats;
 use crate::report::health::{Health, Reason};
 use crate::rewrite::Progress;
+use crate::schedule::control::Pause;
 use crate::table::TableName;
 
 /// Samples kept of a table.

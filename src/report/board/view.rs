@@ -11,6 +11,8 @@ use crate::actions::report::RunCounts;
 use crate::inspect::{PartitionStats, SizeBucket, SizeHistogram, TableStats};
 use crate::policy::SettingValue;
 use crate::report::health::{Health, Reason};
+use crate::schedule::control::Pause;
+use crate::schedule::observer::QueueStatus;
 
 /// The process as a whole.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -41,16 +43,6 @@ pub struct Status {
     pub config: ConfigStatus,
 }
 
-/// A pause.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub struct Pause {
-    /// What was said about it.
-    pub reason: String,
-    /// Since when.
-    pub since_ms: i64,
-}
-
 /// A configured catalog.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -76,18 +68,6 @@ pub struct MemoryStatus {
     pub reserved_bytes: u64,
     /// Bytes of manifest summaries, beside the budget.
     pub manifest_cache_bytes: u64,
-}
-
-/// Tables at work and waiting.
-#[derive(Debug, Clone, Copy, Default, Serialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub struct QueueStatus {
-    /// Tables at work.
-    pub running: usize,
-    /// Tables that are due and wait for a worker.
-    pub queued: usize,
-    /// Tables that may be at work at the same time.
-    pub limit: usize,
 }
 
 /// The configuration.

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::action::Doing;
 use crate::actions::report::ActionReport;
-use crate::report::board::view::{self, QueueStatus};
+use crate::report::board::view;
 use crate::report::board::{Board, Look};
-use crate::schedule::control::Pause;
-use crate::schedule::observer::{Event, Observer, Queue, TableEvent};
+use crate::schedule::observer::{Event, Observer, TableEvent};
 use crate::table::TableName;
 
 impl Observer for Board {
@@ -16,9 +15,9 @@ impl Observer for Board {
             Event::Started { loaded, .. } | Event::ConfigReloaded { loaded, .. } => self.config_loaded(now_ms, loaded),
             Event::ConfigRefused(problems) => self.config_refused(problems),
             Event::Leads(leads) => self.leads(leads),
-            Event::Paused(pause) => self.paused(None, Some(pause.into())),
+            Event::Paused(pause) => self.paused(None, Some(pause.clone())),
             Event::Resumed => self.paused(None, None),
-            Event::Queue(Queue { running, queued, limit, .. }) => self.queue(QueueStatus { running, queued, limit }),
+            Event::Queue(queue) => self.queue(queue),
             Event::Table(name, event) => of_table(self, name, event, now_ms),
             _ => {}
         }
@@ -34,7 +33,7 @@ fn of_table(board: &Board, name: &TableName, event: TableEvent<'_>, now_ms: i64)
             let shown = view::Next { step: next.step.as_str(), at_ms: next.at_ms, why: next.why };
             board.table_waits(name, doing, shown, failures, quarantined);
         }
-        TableEvent::Paused(pause) => board.paused(Some(name), Some(pause.into())),
+        TableEvent::Paused(pause) => board.paused(Some(name), Some(pause.clone())),
         TableEvent::Resumed => board.paused(Some(name), None),
         TableEvent::ActionStarted(action) => board.table_works(name, Doing::Running(action)),
         TableEvent::Rewriting(progress) => board.rewriting(name, progress.clone(), now_ms),
@@ -58,11 +57,5 @@ fn of_table(board: &Board, name: &TableName, event: TableEvent<'_>, now_ms: i64)
             board.looked(name, look, now_ms);
         }
         _ => {}
-    }
-}
-
-impl From<&Pause> for view::Pause {
-    fn from(pause: &Pause) -> Self {
-        Self { reason: pause.reason.clone(), since_ms: pause.since_ms }
     }
 }

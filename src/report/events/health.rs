@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::action::RunStep;
 use crate::clean::Refused;
 use crate::report::board::Board;
-use crate::report::catalogs::{Catalogs, Judged};
+use crate::report::catalogs::{CatalogHealth, Judged};
 use crate::report::health::Health;
 use crate::report::kept::kept;
 use crate::report::metrics::Metrics;
@@ -23,7 +23,7 @@ pub(super) struct HealthJudge {
     metrics: Arc<Metrics>,
     board: Arc<Board>,
     tables: Mutex<Tables>,
-    catalogs: Mutex<Catalogs>,
+    catalogs: Mutex<CatalogHealth>,
     /// When health was judged last, milliseconds since the epoch.
     judged_ms: AtomicI64,
     /// The whole daemon is paused.
@@ -74,7 +74,7 @@ impl HealthJudge {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn catalogs(&self) -> MutexGuard<'_, Catalogs> {
+    pub(super) fn catalogs(&self) -> MutexGuard<'_, CatalogHealth> {
         // Whole after any panic.
         self.catalogs.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -88,6 +88,7 @@ impl HealthJudge {
         }
     }
 
+    /// Judges all tables now and then, and otherwise those of which something was noted.
     fn heartbeat(&self, now_ms: i64) {
         // A clock that was set back does not keep the tables waiting until it has caught up.
         let since_ms = now_ms.saturating_sub(self.judged_ms.load(Ordering::Relaxed));
@@ -95,11 +96,6 @@ impl HealthJudge {
         if all {
             self.judged_ms.store(now_ms, Ordering::Relaxed);
         }
-        self.judge(all, now_ms);
-    }
-
-    /// Judges all tables, or those of which something was noted.
-    fn judge(&self, all: bool, now_ms: i64) {
         let paused = self.paused.load(Ordering::Relaxed);
         let mut tables = self.lock();
         let noted = std::mem::take(&mut tables.noted);
@@ -109,7 +105,7 @@ impl HealthJudge {
             let reasons = vital.judge(now_ms, paused);
             let kinds: Vec<_> = reasons.iter().map(|reason| reason.kind).collect();
             self.metrics.set_health(name, &kinds, vital.last_healthy_ms);
-            self.board.judged(name, Health::of(&vital.view(), &reasons), reasons);
+            self.board.judged(name, Health::of(vital, &reasons), reasons);
         }
     }
 

@@ -6,7 +6,7 @@ use super::records::Memory;
 use super::series::extra_labels;
 use super::{ALL, Metrics, flag, seconds};
 use crate::http_client::RequestObserver;
-use crate::schedule::observer::Queue;
+use crate::schedule::observer::QueueStatus;
 use crate::version;
 
 impl Metrics {
@@ -50,7 +50,7 @@ impl Metrics {
     }
 
     /// Shows tables at work and waiting.
-    pub fn set_queue(&self, queue: Queue) {
+    pub fn set_queue(&self, queue: QueueStatus) {
         self.gauge(&definitions::RUNNING_TABLES, &[]).set(queue.running as f64);
         self.gauge(&definitions::QUEUED_TABLES, &[]).set(queue.queued as f64);
         self.gauge(&definitions::CONCURRENT_TABLES_LIMIT, &[]).set(queue.limit as f64);

@@ -11,7 +11,7 @@ use crate::clock::PhaseTimes;
 use crate::http_client::RequestObserver;
 use crate::inspect::{SizeHistogram, TableStats};
 use crate::report::health::ReasonKind;
-use crate::schedule::observer::Queue;
+use crate::schedule::observer::QueueStatus;
 
 const ENDED_MS: i64 = 1_796_000_000_500;
 
@@ -73,7 +73,7 @@ fn full_page() -> Metrics {
     metrics.record_config_reload(1_796_000_000_500, Some(2));
     metrics.record_config_reload(1_796_000_000_900, None);
     metrics.watch_memory(|| Memory { budget: 1 << 30, reserved: 1 << 20, manifest_cache: 4096 });
-    metrics.set_queue(Queue { running: 4, queued: 2, limit: 4, oldest: Duration::from_millis(1500) });
+    metrics.set_queue(QueueStatus { running: 4, queued: 2, limit: 4, oldest: Duration::from_millis(1500) });
     metrics.set_paused(true);
     metrics.set_catalog_up("lake", true);
     metrics.set_catalog_up("pond", false);

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use iceberg::spec::{
     Literal, PartitionSpec, PrimitiveLiteral, PrimitiveType, Schema, Struct, TableMetadata, Transform, Type,
 };
@@ -140,7 +142,7 @@ fn primitive(ty: &PrimitiveType, value: &PrimitiveLiteral) -> Result<String> {
         (_, V::Float(v)) => java_float(v.into_inner().into(), &format!("{:e}", v.into_inner())),
         (_, V::Double(v)) => java_float(v.into_inner(), &format!("{:e}", v.into_inner())),
         (_, V::String(v)) => v.clone(),
-        (_, V::Binary(v)) => base64(v),
+        (_, V::Binary(v)) => STANDARD.encode(v),
         _ => return Err(Error::invalid(format!("a partition value that is no {ty}"))),
     })
 }
@@ -207,22 +209,6 @@ fn url_encode(text: &str) -> String {
         }
     }
     encoded
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for chunk in bytes.chunks(3) {
-        let bits = chunk.iter().fold(0u32, |acc, b| acc << 8 | u32::from(*b)) << (8 * (3 - chunk.len()));
-        for i in 0..4 {
-            if i <= chunk.len() {
-                text.push(char::from(ALPHABET[(bits >> (18 - 6 * i) & 63) as usize]));
-            } else {
-                text.push('=');
-            }
-        }
-    }
-    text
 }
 
 #[cfg(test)]

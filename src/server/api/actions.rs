@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use super::admin::Admin;
 use super::json::{Body, Named};
 use super::problem::Problem;
-use crate::report::board::view::Pause;
+use crate::schedule::control::Pause;
 use crate::server::ServerState;
 use crate::table::TableName;
 

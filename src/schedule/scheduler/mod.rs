@@ -7,21 +7,20 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::Instant;
 
 use crate::action::RunStep;
 use crate::actions::env::Env;
-use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fleet::Change;
 use crate::schedule::collector::{Collector, Numbers};
-use crate::schedule::control::{Command, Order, Orders, Pause};
+use crate::schedule::control::{Order, OrderKind, Orders, Pause};
 use crate::schedule::due::{self, Ended, NextStep};
 use crate::schedule::entry::Entry;
-use crate::schedule::observer::{Event, Observer, Queue, TableEvent};
+use crate::schedule::observer::{Event, Observer, QueueStatus, TableEvent};
 use crate::schedule::run_table::TableRun;
 use crate::schedule::settings::Settings;
 use crate::schedule::silence::Silence;
+use crate::schedule::wall_clock::WallClock;
 use crate::schedule::worker::{Finished, Listing, Progressed, Shared};
 use crate::table::TableName;
 
@@ -53,7 +52,7 @@ pub struct Scheduler {
     /// Workers that wait for what other tables need.
     asking: watch::Receiver<usize>,
     /// As it was told last.
-    queue: Queue,
+    queue: QueueStatus,
 }
 
 impl Scheduler {
@@ -75,7 +74,7 @@ impl Scheduler {
             numbers: mpsc::channel(NUMBERS_MAX),
             workers: JoinSet::new(),
             asking: current.fleet.waiting(),
-            queue: Queue::default(),
+            queue: QueueStatus::default(),
         };
         scheduler.use_settings(current);
         scheduler
@@ -97,7 +96,6 @@ impl Scheduler {
         }
     }
 
-    /// The loop.
     pub async fn run(mut self) {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -122,7 +120,7 @@ impl Scheduler {
                 Ok(()) = self.asking.changed() => {}
                 _ = tick.tick() => {}
             }
-            self.heartbeat();
+            self.shared.tell(Event::Heartbeat);
             self.watch_clock();
             self.start_due();
         }
@@ -131,13 +129,9 @@ impl Scheduler {
         while !self.workers.is_empty() {
             tokio::select! {
                 Some(finished) = self.workers.join_next() => self.finish(finished),
-                _ = tick.tick() => self.heartbeat(),
+                _ = tick.tick() => self.shared.tell(Event::Heartbeat),
             }
         }
-    }
-
-    fn heartbeat(&self) {
-        self.shared.tell(Event::Heartbeat);
     }
 
     /// Waits are for times of the wall clock. If that is set back, they lie too far ahead, perhaps by days; and whichever way it is
@@ -228,7 +222,7 @@ impl Scheduler {
         }
     }
 
-    /// Those of a table that is gone are on their way no more.
+    /// Numbers of a table that is gone are dropped.
     fn take_numbers(&mut self, Numbers { name, stats, at_ms }: Numbers) {
         if let Some(entry) = self.tables.get_mut(&name) {
             entry.numbers = Some((stats, at_ms));
@@ -246,22 +240,22 @@ impl Scheduler {
     }
 
     fn obey(&mut self, order: Order) {
-        let result = match &order.command {
-            Command::RunNow(name) => self.run_now(name),
-            Command::Pause(None, reason) => {
+        let result = match &order.kind {
+            OrderKind::RunNow(name) => self.run_now(name),
+            OrderKind::Pause(None, reason) => {
                 let pause =
                     self.paused.insert(Pause { reason: reason.clone(), since_ms: self.shared.env.clock.now_ms() });
                 self.shared.tell(Event::Paused(pause));
                 Ok(())
             }
-            Command::Pause(Some(name), reason) => self.pause(name, reason),
-            Command::Resume(None) => {
+            OrderKind::Pause(Some(name), reason) => self.pause(name, reason),
+            OrderKind::Resume(None) => {
                 if self.paused.take().is_some() {
                     self.shared.tell(Event::Resumed);
                 }
                 Ok(())
             }
-            Command::Resume(Some(name)) => self.resume(name),
+            OrderKind::Resume(Some(name)) => self.resume(name),
         };
         order.answer(result);
     }
@@ -320,7 +314,7 @@ impl Scheduler {
             }
         }
         let oldest = left.iter().map(|((_, at_ms), _)| now.saturating_sub(*at_ms)).max().unwrap_or(0);
-        let queue = Queue {
+        let queue = QueueStatus {
             running: self.workers.len(),
             queued: left.len(),
             limit: self.concurrent_tables,
@@ -374,34 +368,6 @@ impl Scheduler {
             let waits = TableEvent::Waits { next: &entry.next, next_run_ms, failures, quarantined };
             self.shared.tell_of(name, waits);
         }
-    }
-}
-
-/// The wall clock beside the steady one.
-struct WallClock {
-    wall_ms: i64,
-    steady: Instant,
-}
-
-impl WallClock {
-    /// Longest step that changes nothing.
-    const BORNE_MS: i64 = 60_000;
-
-    fn look(clock: &dyn Clock) -> Self {
-        Self { wall_ms: clock.now_ms(), steady: clock.steady() }
-    }
-
-    /// By how much the wall clock has been set since, below zero if back, if that is more than is borne. Then counting begins anew.
-    fn set_by(&mut self, clock: &dyn Clock) -> Option<i64> {
-        let now = Self::look(clock);
-        let passed = now.steady.saturating_duration_since(self.steady).as_millis();
-        let expected_ms = self.wall_ms.saturating_add(i64::try_from(passed).unwrap_or(i64::MAX));
-        let by_ms = now.wall_ms.saturating_sub(expected_ms);
-        if by_ms.saturating_abs() <= Self::BORNE_MS {
-            return None;
-        }
-        *self = now;
-        Some(by_ms)
     }
 }
 
@@ -464,27 +430,4 @@ impl Shared {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::SetClock;
-
-    #[tokio::test(start_paused = true)]
-    async fn only_a_wall_clock_that_leaves_the_steady_one_by_more_than_a_minute_counts_as_set() {
-        let clock = SetClock::new(1_000_000_000);
-        let mut wall = WallClock::look(&clock);
-        let mut step = async |wall_ms: i64, steady_s: u64| {
-            clock.advance(wall_ms);
-            tokio::time::advance(Duration::from_secs(steady_s)).await;
-            wall.set_by(&clock)
-        };
-        assert_eq!(step(3_600_000, 3600).await, None, "time passes");
-        assert_eq!(step(-30_000, 0).await, None);
-        assert_eq!(step(31_000, 0).await, None);
-        assert_eq!(step(-62_000, 0).await, Some(-61_000), "small steps make a large one");
-        assert_eq!(step(0, 0).await, None, "told once");
-        assert_eq!(step(172_800_000, 0).await, Some(172_800_000), "forward");
-        assert_eq!(step(-172_800_000 + 5_000, 5).await, Some(-172_800_000), "and back");
-        clock.suspend(Duration::from_secs(86_400));
-        assert_eq!(step(86_400_000, 0).await, None, "suspended");
-    }
-}
+mod tests;
