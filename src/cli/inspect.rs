@@ -17,7 +17,7 @@ use crate::plan::sizes::Sizes;
 /// The numbers of one table.
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
-struct TableState<'a> {
+struct TableNumbers<'a> {
     table: String,
     metadata_location: &'a str,
     #[serde(flatten)]
@@ -34,7 +34,7 @@ pub(super) async fn inspect(config: Config, table: &str, json: bool, cancel: Can
     let stats = collect_stats(&subject.table, &parts.env.manifests, sizes.min_bytes, INSPECT_CONCURRENCY).await?;
     if json {
         let (table, metadata_location) = (name.to_string(), loaded.metadata_location.as_str());
-        print::json(&TableState { table, metadata_location, stats: &stats })?;
+        print::json(&TableNumbers { table, metadata_location, stats: &stats })?;
     } else {
         print::out(&sheets::stats(&name.to_string(), &loaded.metadata_location, &stats)?.render(Screen::stdout()));
     }

@@ -27,7 +27,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::progress::{Board, Line};
+use super::progress::{Line, ProgressLines};
 use super::screen::{self, Screen};
 use super::{print, push, select, sheets, stopped, until_stopped};
 use crate::action::{Outcome, RunStep};
@@ -42,7 +42,7 @@ use crate::fleet::Fleet;
 use crate::policy::human_duration;
 use crate::report::push::Pushgateway;
 use crate::rewrite::Progress;
-use crate::schedule::due::Ended;
+use crate::schedule::due::StepEnd;
 use crate::schedule::run_table::{TableRun, clean_up_due, first_step, run_step};
 use crate::table::TableName;
 use crate::telemetry;
@@ -72,7 +72,7 @@ struct Pass {
     /// Whether to leave the clean-ups if they are not due yet.
     no_wait: bool,
     /// What is under way, for whoever watches.
-    board: Board,
+    board: ProgressLines,
     /// Where metrics go.
     gateway: Option<Pushgateway>,
 }
@@ -91,7 +91,7 @@ pub(super) async fn once(
     if selected.tables.is_empty() && selected.complete {
         print::err("no table matches a policy");
     }
-    let board = Board::new(!json);
+    let board = ProgressLines::new(!json);
     let gateway = config.metrics.pushgateway.as_ref().map(push::gateway).transpose()?;
     let pass = Pass { env: parts.env, fleet: parts.fleet, no_wait, board: board.clone(), gateway };
     let screen = Screen::stdout();
@@ -169,7 +169,7 @@ impl Pass {
             let shown = Shown { board: &self.board, table: &report.table, line: Mutex::new(None) };
             let done = run_step(&self.env, &self.fleet, &subject, run, step, &shown).await?;
             drop(shown);
-            let stuck = done.ended() == Ended::Stuck;
+            let stuck = done.ended() == StepEnd::Stuck;
             nothing_new = owed && step == RunStep::FIRST && done.report.last_commit_ms().is_none();
             report.steps.push(done.report);
             if stuck {
@@ -237,7 +237,7 @@ impl Pass {
 
 /// Shows a compaction while it runs.
 struct Shown<'a> {
-    board: &'a Board,
+    board: &'a ProgressLines,
     table: &'a str,
     line: Mutex<Option<Line>>,
 }

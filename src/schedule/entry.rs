@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use super::control::Pause;
-use super::due::{Ended, Failures, NextStep, Standing};
+use super::due::{Failures, NextStep, Standing, StepEnd};
 use super::run_table::TableRun;
 use super::worker::{Task, Waiting};
 use crate::action::RunStep;
-use crate::fleet::Change;
+use crate::fleet::FleetChange;
 use crate::inspect::TableStats;
 
 /// One table.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct TableEntry {
     /// What it waits for, or what runs.
     pub(super) next: NextStep,
     /// The run whose delay `next` waits for, or whose step is running.
@@ -27,23 +27,23 @@ pub(super) struct Entry {
     /// It left the catalog or the policies while a step was running.
     pub(super) gone: bool,
     /// The table is looked at before anything is done to it, since where it stands is not known.
-    look: Option<Look>,
+    look: Option<PendingLook>,
     /// An operator waits for a compaction.
     asked: bool,
     /// What a new configuration changed while a step was running.
-    changed: Option<Change>,
+    changed: Option<FleetChange>,
 }
 
 /// A look at the table that is to come.
 #[derive(Debug, Default)]
-struct Look {
+struct PendingLook {
     /// Failures of its steps so far; failures of looks are not counted on.
     failures: Failures,
     /// What it waited for before its policy changed, or the wait after a failure that goes on.
     before: Option<NextStep>,
 }
 
-impl Entry {
+impl TableEntry {
     /// A table just found.
     pub(super) fn new(now_ms: i64) -> Self {
         Self {
@@ -55,7 +55,7 @@ impl Entry {
             paused: None,
             numbers: None,
             gone: false,
-            look: Some(Look::default()),
+            look: Some(PendingLook::default()),
             asked: false,
             changed: None,
         }
@@ -75,7 +75,7 @@ impl Entry {
     pub(super) fn begin(&mut self, fresh: impl FnOnce() -> TableRun) -> (TableRun, Task) {
         self.running = true;
         let task = match &self.look {
-            Some(Look { before, failures }) => {
+            Some(PendingLook { before, failures }) => {
                 let waiting = |next: NextStep| Waiting { failing: failures.of(next.step) > 0, next };
                 Task::Look(before.clone().map(waiting))
             }
@@ -101,7 +101,7 @@ impl Entry {
 
     /// The same must be tried again, later each time.
     pub(super) fn stuck(&mut self, step: RunStep, now_ms: i64) {
-        self.next = self.failures.after(step, Ended::Stuck, self.next.clone(), now_ms);
+        self.next = self.failures.after(step, StepEnd::Stuck, self.next.clone(), now_ms);
     }
 
     /// What was begun is over; wishes that came meanwhile are heard.
@@ -117,7 +117,7 @@ impl Entry {
     }
 
     /// A new configuration changed something for this table.
-    pub(super) fn reconsider(&mut self, change: Change, now_ms: i64) {
+    pub(super) fn reconsider(&mut self, change: FleetChange, now_ms: i64) {
         if self.running {
             self.changed = self.changed.max(Some(change));
             return;
@@ -125,17 +125,17 @@ impl Entry {
         let failures = self.look.as_ref().map_or(self.failures, |look| look.failures);
         match (change, &self.look) {
             // The look that is to come uses the new policy anyway.
-            (Change::Policy, Some(_)) => {}
-            (Change::Policy, None) => {
-                self.look = Some(Look { failures, before: Some(self.next.clone()) });
+            (FleetChange::Policy, Some(_)) => {}
+            (FleetChange::Policy, None) => {
+                self.look = Some(PendingLook { failures, before: Some(self.next.clone()) });
                 self.next = look_now(now_ms, "its policy changed");
             }
-            (Change::Catalog | Change::Left, look) => {
+            (FleetChange::Catalog | FleetChange::Left, look) => {
                 // Where it stands is found out anew, but a wait after a failure stays. It may be one in which nothing may be
                 // deleted, as a commit is in the open.
                 let before = look.as_ref().map_or(Some(&self.next), |look| look.before.as_ref());
                 let before = before.filter(|next| failures.of(next.step) > 0).cloned();
-                self.look = Some(Look { failures, before });
+                self.look = Some(PendingLook { failures, before });
                 self.run = None;
                 self.next = look_now(now_ms, "its catalog changed, or the clock was set");
             }
@@ -150,7 +150,7 @@ impl Entry {
         for next in [Some(&mut self.next), before].into_iter().flatten() {
             next.at_ms = next.at_ms.saturating_add(by_ms);
         }
-        self.reconsider(Change::Catalog, now_ms);
+        self.reconsider(FleetChange::Catalog, now_ms);
     }
 
     /// An operator wants a compaction now.
@@ -180,8 +180,8 @@ mod tests {
     }
 
     /// A table that was looked at and waits for a compaction.
-    fn known() -> Entry {
-        let mut entry = Entry::new(0);
+    fn known() -> TableEntry {
+        let mut entry = TableEntry::new(0);
         let (run, _) = entry.begin(fresh);
         let next = NextStep { step: RunStep::FIRST, at_ms: 1000, why: "schedule" };
         entry.looked(run, Standing { next, since_ms: 0 });
@@ -197,7 +197,7 @@ mod tests {
         entry.end(1000);
         let waiting = entry.next.clone();
         assert!(waiting.at_ms > 2000);
-        for change in [Change::Catalog, Change::Policy, Change::Catalog] {
+        for change in [FleetChange::Catalog, FleetChange::Policy, FleetChange::Catalog] {
             entry.reconsider(change, 2000);
         }
         assert_eq!(entry.begin(fresh).1, Task::Look(Some(Waiting { next: waiting, failing: true })));
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn behind_another_catalog_everything_else_is_found_out_anew() {
         let mut entry = known();
-        entry.reconsider(Change::Catalog, 500);
+        entry.reconsider(FleetChange::Catalog, 500);
         assert_eq!((entry.next.at_ms, entry.begin(fresh).1), (500, Task::Look(None)));
     }
 }

@@ -3,7 +3,7 @@
 
 use tracing::Span;
 
-use super::due::{self, Ended, NextStep, Standing};
+use super::due::{self, NextStep, Standing, StepEnd};
 use crate::action::{Outcome, RunStep};
 use crate::actions::env::Env;
 use crate::actions::report::StepReport;
@@ -48,13 +48,13 @@ pub struct StepDone {
 
 impl StepDone {
     /// What the step's end means for the next one.
-    pub fn ended(&self) -> Ended {
+    pub fn ended(&self) -> StepEnd {
         match self.report.outcome() {
             // Nothing may be deleted while a commit is in the open; the next look at the table settles it.
-            Outcome::Unknown if self.report.step != RunStep::LAST => Ended::Stuck,
-            outcome if outcome.is_failure() => Ended::Failed,
-            _ if self.report.refusal().is_some_and(|refused| refused.passes) => Ended::Refused,
-            _ => Ended::Well,
+            Outcome::Unknown if self.report.step != RunStep::LAST => StepEnd::Stuck,
+            outcome if outcome.is_failure() => StepEnd::Failed,
+            _ if self.report.refusal().is_some_and(|refused| refused.passes) => StepEnd::Refused,
+            _ => StepEnd::Well,
         }
     }
 }

@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 
-pub use look::Look;
+pub use look::TableLook;
 use pack::Packed;
-use table::{Looked, TableState};
+use table::{LookedAt, ShownTable};
 use view::{CatalogStatus, ConfigStatus, MemoryStatus, Next, RunEntry, Status};
 use view::{TableList, TableView};
 
@@ -39,18 +39,18 @@ pub struct Board {
     started_at_ms: i64,
     memory: Arc<MemoryBudget>,
     manifests: Arc<ManifestCache>,
-    state: Mutex<State>,
+    state: Mutex<BoardState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct BoardState {
     leader: bool,
     paused: Option<Pause>,
     queue: QueueStatus,
     config: ConfigStatus,
     /// By name, what is wrong; `None`: nothing.
     catalogs: BTreeMap<String, Option<String>>,
-    tables: BTreeMap<TableName, TableState>,
+    tables: BTreeMap<TableName, ShownTable>,
 }
 
 /// Where a problem of the configuration is, and what it is.
@@ -62,7 +62,7 @@ fn in_a_line(problem: &Problem) -> String {
 
 /// Which tables are asked for.
 #[derive(Debug, Clone, Default)]
-pub struct Selection {
+pub struct TableSelection {
     /// Those of this catalog.
     pub catalog: Option<String>,
     /// Those of this health.
@@ -76,7 +76,7 @@ pub struct Selection {
 impl Board {
     /// An empty board of a process that started at `now_ms`.
     pub fn new(now_ms: i64, memory: Arc<MemoryBudget>, manifests: Arc<ManifestCache>) -> Self {
-        let state = State {
+        let state = BoardState {
             leader: true,
             paused: None,
             queue: QueueStatus::default(),
@@ -87,12 +87,12 @@ impl Board {
         Self { started_at_ms: now_ms, memory, manifests, state: Mutex::new(state) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BoardState> {
         // Each write is a few assignments that nobody reads together: after a panic the state is as good as before.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, name: &TableName, change: impl FnOnce(&mut TableState)) {
+    fn change(&self, name: &TableName, change: impl FnOnce(&mut ShownTable)) {
         if let Some(table) = self.lock().tables.get_mut(name) {
             change(table);
         }
@@ -122,7 +122,7 @@ impl Board {
     }
 
     pub(super) fn table_found(&self, name: &TableName) {
-        self.lock().tables.insert(name.clone(), TableState::new());
+        self.lock().tables.insert(name.clone(), ShownTable::new());
     }
 
     pub(super) fn table_gone(&self, name: &TableName) {
@@ -142,8 +142,8 @@ impl Board {
         self.change(name, |table| table.progress = Some((progress, now_ms)));
     }
 
-    pub(super) fn looked(&self, name: &TableName, look: Look<'_>, now_ms: i64) {
-        let looked = Looked::of(look, now_ms);
+    pub(super) fn looked(&self, name: &TableName, look: TableLook<'_>, now_ms: i64) {
+        let looked = LookedAt::of(look, now_ms);
         self.change(name, |table| table.looked(looked));
     }
 
@@ -223,9 +223,9 @@ impl Board {
     }
 
     /// The selected tables, in the order of their names as texts.
-    pub fn tables(&self, selection: &Selection, now_ms: i64) -> TableList {
+    pub fn tables(&self, selection: &TableSelection, now_ms: i64) -> TableList {
         let state = self.lock();
-        let mut wanted: Vec<(String, &TableName, &TableState)> = state
+        let mut wanted: Vec<(String, &TableName, &ShownTable)> = state
             .tables
             .iter()
             .filter(|(name, table)| {

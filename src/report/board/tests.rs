@@ -64,7 +64,7 @@ fn name(n: usize) -> TableName {
     format!("lake.db.table_{n}").parse().expect("a name")
 }
 
-fn look<'a>(stats: &TableStats, loaded: &'a LoadedTable, policy: &'a ResolvedPolicy) -> Look<'a> {
+fn look<'a>(stats: &TableStats, loaded: &'a LoadedTable, policy: &'a ResolvedPolicy) -> TableLook<'a> {
     let partition = |n: u64| PartitionStats {
         partition: format!("hour=2026-11-{:02}-{:02}/region=eu-{}", n % 30, n % 24, n % 3),
         spec_id: 0,
@@ -73,7 +73,7 @@ fn look<'a>(stats: &TableStats, loaded: &'a LoadedTable, policy: &'a ResolvedPol
         data_records: 55_555 + n * 31,
     };
     let stats = Arc::new(stats.clone());
-    Look { stats, partitions: (0..100).map(partition).collect(), target_file_size_bytes: 1 << 29, loaded, policy }
+    TableLook { stats, partitions: (0..100).map(partition).collect(), target_file_size_bytes: 1 << 29, loaded, policy }
 }
 
 fn ran(n: i64) -> ActionReport {
@@ -100,7 +100,7 @@ fn fill(board: &Board, name: &TableName, loaded: &LoadedTable, policy: &Resolved
         let whole = n == 599;
         board.change(name, |table| {
             if whole {
-                table.looked(Looked::of(look(&stats, loaded, policy), 599_000))
+                table.looked(LookedAt::of(look(&stats, loaded, policy), 599_000))
             } else {
                 table.sample(&stats, n as i64 * 1000)
             }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::action::Doing;
 use crate::actions::report::ActionReport;
 use crate::report::board::view;
-use crate::report::board::{Board, Look};
+use crate::report::board::{Board, TableLook};
 use crate::schedule::observer::{Event, Observer, TableEvent};
 use crate::table::TableName;
 
@@ -47,7 +47,7 @@ fn of_table(board: &Board, name: &TableName, event: TableEvent<'_>, now_ms: i64)
             board.ran(name, &run.run_id.to_string(), &ActionReport::of_error(step, error), now_ms);
         }
         TableEvent::Looked { subject, collected, partitions } => {
-            let look = Look {
+            let look = TableLook {
                 stats: collected.stats.clone(),
                 partitions: partitions.to_vec(),
                 target_file_size_bytes: collected.target_file_size_bytes,

@@ -8,11 +8,11 @@ use crate::action::RunStep;
 use crate::config::{Problem, Problems};
 use crate::error::Error;
 use crate::inspect::ManifestCache;
-use crate::report::board::Selection;
+use crate::report::board::TableSelection;
 use crate::report::health::Health;
 use crate::rewrite::memory::MemoryBudget;
 use crate::run_id::RunId;
-use crate::schedule::due::{Ended, Failures, NextStep, after_rewrite};
+use crate::schedule::due::{Failures, NextStep, StepEnd, after_rewrite};
 use crate::schedule::observer::TableEvent;
 use crate::schedule::run_table::TableRun;
 use crate::table::TableName;
@@ -39,7 +39,7 @@ fn reporter(tables: &[&str]) -> Reporter {
 
 /// The names of the unhealthy tables.
 fn unhealthy(reporter: &Reporter) -> Vec<String> {
-    let selection = Selection { health: Some(Health::Unhealthy), limit: 10, ..Selection::default() };
+    let selection = TableSelection { health: Some(Health::Unhealthy), limit: 10, ..TableSelection::default() };
     reporter.board.tables(&selection, 0).tables.into_iter().map(|table| table.name).collect()
 }
 
@@ -75,11 +75,11 @@ fn only_what_is_tried_again_is_in_backoff() {
         reporter.observe(Event::Table(&name("a"), waits), 0);
     };
     let (mut failures, clean_up) = (Failures::default(), after_rewrite(None, Duration::ZERO, 7_000));
-    let next = failures.after(RunStep::FIRST, Ended::Failed, clean_up, 7_000);
+    let next = failures.after(RunStep::FIRST, StepEnd::Failed, clean_up, 7_000);
     waits(&next, failures.most());
     assert_eq!(backoff(), Some(0.0), "the clean-up does not wait for the failed compaction");
     let rewrite = NextStep::asked_for(9_000);
-    let next = failures.after(RunStep::LAST, Ended::Well, rewrite, 8_000);
+    let next = failures.after(RunStep::LAST, StepEnd::Well, rewrite, 8_000);
     waits(&next, failures.most());
     assert_eq!(backoff(), Some(68.0));
     let started = TableEvent::ActionStarted(Action::RewriteDataFiles);

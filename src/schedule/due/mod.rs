@@ -155,7 +155,7 @@ pub fn after_change(
 
 /// How a step ended, as far as the next one is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum StepEnd {
     /// As it should, or there was a reason that is no failure not to do it.
     Well,
     /// It failed, which is no reason not to do the other step.
@@ -189,13 +189,13 @@ impl Failures {
     ///
     /// A failed compaction does not keep the clean-ups from being done, and is tried again after them, whatever the schedule
     /// says; a failing or refused clean-up is tried again until the next compaction is due.
-    pub fn after(&mut self, step: RunStep, ended: Ended, other: NextStep, now_ms: i64) -> NextStep {
+    pub fn after(&mut self, step: RunStep, ended: StepEnd, other: NextStep, now_ms: i64) -> NextStep {
         let count = &mut self.of[step.index()];
-        *count = if matches!(ended, Ended::Well | Ended::Refused) { 0 } else { count.saturating_add(1) };
+        *count = if matches!(ended, StepEnd::Well | StepEnd::Refused) { 0 } else { count.saturating_add(1) };
         if step == RunStep::LAST {
-            self.refused = if ended == Ended::Refused { self.refused.saturating_add(1) } else { 0 };
+            self.refused = if ended == StepEnd::Refused { self.refused.saturating_add(1) } else { 0 };
         }
-        if ended == Ended::Stuck {
+        if ended == StepEnd::Stuck {
             return self.again(step, now_ms);
         }
         if step != RunStep::LAST {
@@ -203,9 +203,9 @@ impl Failures {
         }
         let first = if self.of(RunStep::FIRST) > 0 { self.again(RunStep::FIRST, now_ms) } else { other };
         let again = match ended {
-            Ended::Failed => Some(self.again(step, now_ms)),
-            Ended::Refused => Some(self.asked_again(now_ms)),
-            Ended::Well | Ended::Stuck => None,
+            StepEnd::Failed => Some(self.again(step, now_ms)),
+            StepEnd::Refused => Some(self.asked_again(now_ms)),
+            StepEnd::Well | StepEnd::Stuck => None,
         };
         again.filter(|again| again.at_ms < first.at_ms).unwrap_or(first)
     }

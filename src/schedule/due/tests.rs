@@ -120,23 +120,23 @@ fn rewrite_at(at_ms: i64) -> NextStep {
 fn a_failed_compaction_is_tried_again_after_the_clean_ups_whatever_the_schedule_says() {
     let mut failures = Failures::default();
     for (nth, wait) in [(1, MINUTE), (2, 2 * MINUTE), (3, 4 * MINUTE)] {
-        let next = failures.after(RunStep::FIRST, Ended::Failed, clean_up_at(NOW + 5), NOW);
+        let next = failures.after(RunStep::FIRST, StepEnd::Failed, clean_up_at(NOW + 5), NOW);
         assert_eq!((next.step, next.at_ms), (RunStep::LAST, NOW + 5));
         for schedule in [NOW, NOW + 12 * HOUR] {
-            let next = failures.after(RunStep::LAST, Ended::Well, rewrite_at(schedule), NOW);
+            let next = failures.after(RunStep::LAST, StepEnd::Well, rewrite_at(schedule), NOW);
             assert_eq!((next.step, next.at_ms), (RunStep::FIRST, NOW + wait));
         }
         assert_eq!((failures.of(RunStep::FIRST), failures.of(RunStep::LAST), failures.most()), (nth, 0, nth));
     }
-    failures.after(RunStep::FIRST, Ended::Well, clean_up_at(NOW), NOW);
-    let next = failures.after(RunStep::LAST, Ended::Well, rewrite_at(NOW + HOUR), NOW);
+    failures.after(RunStep::FIRST, StepEnd::Well, clean_up_at(NOW), NOW);
+    let next = failures.after(RunStep::LAST, StepEnd::Well, rewrite_at(NOW + HOUR), NOW);
     assert_eq!((next.at_ms, failures), (NOW + HOUR, Failures::default()));
 }
 
 #[test]
 fn a_failed_clean_up_is_tried_again_until_the_next_compaction_is_due() {
     let mut failures = Failures::default();
-    let mut after = |schedule| failures.after(RunStep::LAST, Ended::Failed, rewrite_at(schedule), NOW);
+    let mut after = |schedule| failures.after(RunStep::LAST, StepEnd::Failed, rewrite_at(schedule), NOW);
     assert_eq!((after(NOW + HOUR).step, after(NOW + HOUR).at_ms), (RunStep::LAST, NOW + 2 * MINUTE));
     assert_eq!(after(NOW + 3 * MINUTE), rewrite_at(NOW + 3 * MINUTE));
     assert_eq!(failures.of(RunStep::LAST), 3);
@@ -146,15 +146,15 @@ fn a_failed_clean_up_is_tried_again_until_the_next_compaction_is_due() {
 fn a_clean_up_that_was_refused_without_an_answer_is_tried_again_less_and_less_and_is_no_failure() {
     let mut failures = Failures::default();
     for minutes in [15, 30, 60, 120, 240, 240] {
-        let next = failures.after(RunStep::LAST, Ended::Refused, rewrite_at(NOW + 24 * HOUR), NOW);
+        let next = failures.after(RunStep::LAST, StepEnd::Refused, rewrite_at(NOW + 24 * HOUR), NOW);
         assert_eq!((next.step, next.at_ms, next.is_backoff()), (RunStep::LAST, NOW + minutes * MINUTE, false));
         assert_eq!(failures.most(), 0);
     }
     let rewrite = rewrite_at(NOW + 3 * HOUR);
-    assert_eq!(failures.after(RunStep::LAST, Ended::Refused, rewrite.clone(), NOW), rewrite, "it comes first");
-    failures.after(RunStep::FIRST, Ended::Well, clean_up_at(NOW), NOW);
-    assert_eq!(failures.after(RunStep::LAST, Ended::Refused, rewrite_at(NOW + 24 * HOUR), NOW).at_ms, NOW + 4 * HOUR);
-    failures.after(RunStep::LAST, Ended::Well, rewrite, NOW);
+    assert_eq!(failures.after(RunStep::LAST, StepEnd::Refused, rewrite.clone(), NOW), rewrite, "it comes first");
+    failures.after(RunStep::FIRST, StepEnd::Well, clean_up_at(NOW), NOW);
+    assert_eq!(failures.after(RunStep::LAST, StepEnd::Refused, rewrite_at(NOW + 24 * HOUR), NOW).at_ms, NOW + 4 * HOUR);
+    failures.after(RunStep::LAST, StepEnd::Well, rewrite, NOW);
     assert_eq!(failures, Failures::default());
 }
 
@@ -162,10 +162,10 @@ fn a_clean_up_that_was_refused_without_an_answer_is_tried_again_less_and_less_an
 fn a_stuck_table_does_nothing_but_try_the_same_again() {
     let mut failures = Failures::default();
     for wait in [MINUTE, 2 * MINUTE] {
-        let next = failures.after(RunStep::FIRST, Ended::Stuck, clean_up_at(NOW), NOW);
+        let next = failures.after(RunStep::FIRST, StepEnd::Stuck, clean_up_at(NOW), NOW);
         assert_eq!((next.step, next.at_ms), (RunStep::FIRST, NOW + wait));
     }
-    let next = failures.after(RunStep::LAST, Ended::Stuck, rewrite_at(NOW), NOW);
+    let next = failures.after(RunStep::LAST, StepEnd::Stuck, rewrite_at(NOW), NOW);
     assert_eq!((next.step, next.at_ms), (RunStep::LAST, NOW + MINUTE));
 }
 
@@ -200,14 +200,14 @@ proptest! {
                 prop_assert!(now - *at <= bound, "{which:?} was not done for {} min", (now - *at) / MINUTE);
             }
             let ended = match ended {
-                0 => Ended::Failed,
-                1 => Ended::Refused,
-                _ => Ended::Well,
+                0 => StepEnd::Failed,
+                1 => StepEnd::Refused,
+                _ => StepEnd::Well,
             };
             let other = match step {
                 RunStep::FIRST => {
                     standing.since_ms = at_ms;
-                    if ended == Ended::Well {
+                    if ended == StepEnd::Well {
                         newest = Some(own(at_ms, now, true));
                     }
                     after_rewrite(newest.as_ref().map(|own| own.committed_ms), delay, now)

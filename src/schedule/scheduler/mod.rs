@@ -11,11 +11,11 @@ use tokio::task::{JoinError, JoinSet};
 use crate::action::RunStep;
 use crate::actions::env::Env;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fleet::Change;
+use crate::fleet::FleetChange;
 use crate::schedule::collector::{Collector, Numbers};
 use crate::schedule::control::{Order, OrderKind, Orders, Pause};
-use crate::schedule::due::{self, Ended, NextStep};
-use crate::schedule::entry::Entry;
+use crate::schedule::due::{self, NextStep, StepEnd};
+use crate::schedule::entry::TableEntry;
 use crate::schedule::observer::{Event, Observer, QueueStatus, TableEvent};
 use crate::schedule::run_table::TableRun;
 use crate::schedule::settings::Settings;
@@ -41,7 +41,7 @@ pub struct Scheduler {
     paused: Option<Pause>,
     /// Pauses of tables that are gone. A table that is dropped and registered again, or missing from one listing, stays paused.
     left_paused: HashMap<TableName, Pause>,
-    tables: HashMap<TableName, Entry>,
+    tables: HashMap<TableName, TableEntry>,
     /// The names of `tables`, for others.
     maintained: watch::Sender<BTreeSet<TableName>>,
     /// What the collector finds out, and its way in.
@@ -175,7 +175,7 @@ impl Scheduler {
         let mut changed = Vec::new();
         for (name, entry) in &mut self.tables {
             let Some(change) = self.shared.fleet.change_since(&before, name) else { continue };
-            entry.gone |= change == Change::Left;
+            entry.gone |= change == FleetChange::Left;
             entry.reconsider(change, now);
             if !entry.running {
                 changed.push((name.clone(), entry.gone));
@@ -211,7 +211,7 @@ impl Scheduler {
         for name in names {
             if !self.tables.contains_key(&name) {
                 self.shared.tell_of(&name, TableEvent::Found);
-                let mut entry = Entry::new(now);
+                let mut entry = TableEntry::new(now);
                 entry.paused = self.left_paused.remove(&name);
                 if let Some(pause) = &entry.paused {
                     self.shared.tell_of(&name, TableEvent::Paused(pause));
@@ -371,7 +371,7 @@ impl Scheduler {
     }
 }
 
-fn known<'t>(tables: &'t mut HashMap<TableName, Entry>, name: &TableName) -> Result<&'t mut Entry> {
+fn known<'t>(tables: &'t mut HashMap<TableName, TableEntry>, name: &TableName) -> Result<&'t mut TableEntry> {
     tables.get_mut(name).filter(|entry| !entry.gone).ok_or_else(|| {
         let message = format!("{name} is not maintained: no catalog lists it, or no policy matches it");
         Error::new(ErrorKind::NotFound, message)
@@ -380,12 +380,12 @@ fn known<'t>(tables: &'t mut HashMap<TableName, Entry>, name: &TableName) -> Res
 
 impl Shared {
     /// Tells what came of a step, and decides what the table waits for.
-    fn settle(&self, entry: &mut Entry, name: &TableName, run: TableRun, step: RunStep, progress: Progressed) {
+    fn settle(&self, entry: &mut TableEntry, name: &TableName, run: TableRun, step: RunStep, progress: Progressed) {
         let now = self.env.clock.now_ms();
         match progress {
             Progressed::Looked(standing) => entry.looked(run, standing),
             Progressed::NotDue(next) => entry.next = next,
-            Progressed::Quarantined(other) => entry.next = entry.failures.after(step, Ended::Failed, other, now),
+            Progressed::Quarantined(other) => entry.next = entry.failures.after(step, StepEnd::Failed, other, now),
             Progressed::Stepped(done, metadata_location) => {
                 if step == RunStep::FIRST {
                     entry.quarantine =
@@ -400,14 +400,14 @@ impl Shared {
             }
             Progressed::Panicked(error) => {
                 let other = self.other_step(name, run, step, now).unwrap_or_else(|| entry.next.clone());
-                entry.next = entry.failures.after(step, Ended::Failed, other, now);
+                entry.next = entry.failures.after(step, StepEnd::Failed, other, now);
                 self.tell_of(name, TableEvent::StepFailed(run, step, &error));
             }
         }
     }
 
     /// When the table is compacted next; in a delay that follows from the schedule.
-    fn next_run_ms(&self, name: &TableName, entry: &Entry) -> Option<i64> {
+    fn next_run_ms(&self, name: &TableName, entry: &TableEntry) -> Option<i64> {
         match entry.next.step {
             RunStep::FIRST => Some(entry.next.at_ms),
             _ => {
