@@ -67,7 +67,6 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// All phases.
     pub const ALL: [Self; 7] =
         [Self::Inspect, Self::Plan, Self::Rewrite, Self::Commit, Self::List, Self::Check, Self::Delete];
 
@@ -97,7 +96,6 @@ const STEPS: [(&str, &[Action]); 2] = [
 pub struct RunStep(usize);
 
 impl RunStep {
-    /// How many steps a run has.
     pub const COUNT: usize = STEPS.len();
     /// What the schedule starts.
     pub const FIRST: Self = Self(0);
@@ -203,7 +201,6 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// All outcomes.
     pub const ALL: [Self; 6] =
         [Self::Success, Self::Failed, Self::Conflict, Self::Unknown, Self::Skipped, Self::Cancelled];
 
@@ -224,7 +221,6 @@ impl Outcome {
         }
     }
 
-    /// The label value.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Success => "success",

@@ -1,4 +1,5 @@
-//! Snapshot expiry: [`crate::plan::expire_snapshots`] says which snapshots go, [`crate::clean`] lets them go and deletes what only they reached.
+//! Snapshot expiry: [`crate::plan::expire_snapshots`] says which snapshots go, [`crate::clean`] lets them go and deletes what
+//! only they reached.
 
 use std::fmt::Write as _;
 

@@ -16,9 +16,7 @@ use crate::error::{Error, ErrorKind};
 /// What an action did to a table.
 #[derive(Debug)]
 pub struct ActionReport {
-    /// What was done.
     pub action: Action,
-    /// How it ended.
     pub outcome: Outcome,
     /// Why nothing was done, or what went wrong.
     pub reason: Option<String>,
@@ -32,7 +30,6 @@ pub struct ActionReport {
     pub metadata_invalid: bool,
     /// When the last commit was made, milliseconds since the epoch.
     pub last_commit_ms: Option<i64>,
-    /// How long it took.
     pub duration: Duration,
     /// How long its phases took, those that were begun.
     pub phases: PhaseTimes,
@@ -53,7 +50,6 @@ pub struct ActionReport {
 /// What an action tells in full, of a run or of a plan. Serialised by `--json`; keys are stable.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-#[allow(missing_docs)]
 pub enum Detail {
     RewriteReport(Box<RewriteReport>),
     RewriteOutline(RewriteOutline),
@@ -169,7 +165,6 @@ impl ActionReport {
 /// What a step of a run did.
 #[derive(Debug)]
 pub struct StepReport {
-    /// The step.
     pub step: RunStep,
     /// What its actions did, in order.
     pub actions: Vec<ActionReport>,

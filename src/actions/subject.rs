@@ -20,11 +20,8 @@ const LOAD_WITHIN: Duration = Duration::from_secs(120);
 
 /// The table with the policy that applies to it, at the time of the step.
 pub struct Subject {
-    /// Its name.
     pub name: TableName,
-    /// The table.
     pub table: TableHandle,
-    /// Its policy.
     pub resolved: ResolvedPolicy,
     /// Its commit interval, configured or inferred.
     pub commit_interval: Duration,

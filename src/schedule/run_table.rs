@@ -18,7 +18,6 @@ use crate::telemetry;
 /// A run of a table from its first step to its last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableRun {
-    /// Identity.
     pub run_id: RunId,
     /// From when the schedule counts the next run, milliseconds since the epoch.
     pub since_ms: i64,
@@ -40,7 +39,6 @@ impl TableRun {
 /// A step's report, and what the table waits for after it.
 #[derive(Debug)]
 pub struct StepDone {
-    /// What happened.
     pub report: StepReport,
     /// The other step, due as if this one had gone well.
     pub other: NextStep,

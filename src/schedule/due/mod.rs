@@ -1,8 +1,8 @@
 //! Which step of a table's maintenance comes next, and when. Pure.
 //!
 //! A run is `rewrite-data-files -> delay -> expire-snapshots -> remove-orphan-files`: two steps, of which the schedule starts the
-//! first and the delay the last. A table is always waiting for exactly one of them. Where it stands follows from its own snapshots, so a restart goes on where the
-//! last process stopped, also in the middle of a delay.
+//! first and the delay the last. A table is always waiting for exactly one of them. Where it stands follows from its own snapshots,
+//! so a restart goes on where the last process stopped, also in the middle of a delay.
 
 use std::time::Duration;
 
