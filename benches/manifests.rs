@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use iceberg::spec::{
     DataContentType, Datum, FormatVersion, Manifest, ManifestContentType, ManifestStatus, PartitionSpec, Schema, Struct,
 };
-use icewright::meta::{read_manifest, read_manifest_list_at, read_manifest_paths};
+use icewright::meta::{read_all_manifest_paths, read_manifest, read_manifest_list_at};
 use icewright::testing::builder::{content_file, library_manifest, library_manifest_list, manifest_entry};
 use serde_json::{Value, json};
 use support::{Directory, number};
@@ -77,7 +77,7 @@ async fn run(case: &str, directory: &Path) -> (u64, u64, u64) {
         for manifest in &manifests {
             bytes += manifest.manifest_length.cast_unsigned();
             match case {
-                "icewright: paths" => paths.extend(read_manifest_paths(&store, manifest).await.expect("paths")),
+                "icewright: paths" => paths.extend(read_all_manifest_paths(&store, manifest).await.expect("paths")),
                 "icewright: entries" => {
                     entries.extend(read_manifest(&store, &loaded, manifest).await.expect("entries"))
                 }

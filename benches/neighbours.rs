@@ -11,16 +11,18 @@ use async_trait::async_trait;
 use futures::future::join_all;
 use iceberg::spec::{DataContentType, DataFile, Operation as Change, Struct, TableMetadata};
 use iceberg::{NamespaceIdent, TableIdent};
+use icewright::action::RunStep;
+use icewright::actions::env::{ActiveRuns, Env, Longest};
+use icewright::actions::subject::Subject;
 use icewright::catalog::Catalog;
 use icewright::clock::{Clock, SystemClock, snapshot_id};
 use icewright::config::Config;
 use icewright::error::Result;
+use icewright::fleet::{Fleet, Member, OpenStore};
 use icewright::inspect::ManifestCache;
 use icewright::meta::{Additions, SnapshotIdentity, prepare_additions};
 use icewright::rewrite::MemoryBudget;
-use icewright::schedule::env::{ActiveRuns, Env, Longest};
-use icewright::schedule::fleet::{Fleet, Member, OpenStore};
-use icewright::schedule::run_table::{Run, Subject, clean_up_step};
+use icewright::schedule::run_table::{TableRun, run_step};
 use icewright::storage::StoreRef;
 use icewright::table::LoadedTable;
 use icewright::table::TableName;
@@ -152,5 +154,5 @@ impl Lake {
 
 async fn clean(env: &Env, fleet: &Fleet, name: &TableName) {
     let subject = Subject::load(fleet, name).await.expect("a table");
-    clean_up_step(env, fleet, name, &subject, Run::start(env), &|_| {}).await.expect("cleaned");
+    run_step(env, fleet, &subject, TableRun::start(env), RunStep::LAST, &()).await.expect("cleaned");
 }

@@ -7,6 +7,8 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
+use crate::action::Phase;
+
 /// Where time and identifiers come from, so that tests and simulations can decide both.
 pub trait Clock: Send + Sync {
     /// Milliseconds since the epoch.
@@ -110,8 +112,8 @@ pub struct PhaseTimes(BTreeMap<&'static str, Duration>);
 
 impl PhaseTimes {
     /// Adds to a phase.
-    pub fn add(&mut self, phase: &'static str, time: Duration) {
-        let sum = self.0.entry(phase).or_default();
+    pub fn add(&mut self, phase: Phase, time: Duration) {
+        let sum = self.0.entry(phase.as_str()).or_default();
         *sum = sum.saturating_add(time);
     }
 
@@ -142,7 +144,7 @@ impl Stopwatch {
     }
 
     /// Ends a phase, which may have had parts before; the next one begins.
-    pub fn end(&mut self, phase: &'static str) {
+    pub fn end(&mut self, phase: Phase) {
         let now = Instant::now();
         self.times.add(phase, now.duration_since(self.since));
         self.since = now;
@@ -196,7 +198,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn phases_add_up_to_the_whole() {
         let mut stopwatch = Stopwatch::start();
-        for (ms, phase) in [(30, "plan"), (500, "rewrite"), (20, "commit"), (100, "rewrite")] {
+        for (ms, phase) in [(30, Phase::Plan), (500, Phase::Rewrite), (20, Phase::Commit), (100, Phase::Rewrite)] {
             tokio::time::sleep(Duration::from_millis(ms)).await;
             stopwatch.end(phase);
         }

@@ -4,6 +4,7 @@
 //! the root of the repository is the map, and `tests/it/architecture.rs` holds it.
 
 pub mod action;
+pub mod actions;
 pub mod allocator;
 pub mod backoff;
 pub mod catalog;
@@ -15,6 +16,7 @@ pub mod concurrent;
 pub mod config;
 pub mod daemon;
 pub mod error;
+pub mod fleet;
 pub mod http_client;
 pub mod inspect;
 pub mod leader;

@@ -19,6 +19,7 @@ use super::deletion::{Deleter, Doomed, refresh, require_deletable};
 use super::ownership::{compare_with_neighbours, read_metadata};
 use super::reachable::Reachable;
 use super::report::{ExpireOutcome, ExpireReport, FileKind, Refused, Tally};
+use crate::action::Phase;
 use crate::catalog::TableHandle;
 use crate::clock::{Clock, Stopwatch};
 use crate::commit::{CommitContext, CommitResult, commit_expire};
@@ -79,7 +80,7 @@ async fn expire(
         return report;
     }
     let prepared = prepare(table, plan).instrument(phase_span!("plan")).await;
-    stopwatch.end("plan");
+    stopwatch.end(Phase::Plan);
     let (retained, candidates) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => {
@@ -90,7 +91,7 @@ async fn expire(
         }
     };
     let result = commit_expire(table, plan, ctx, clock).instrument(phase_span!("commit")).await;
-    stopwatch.end("commit");
+    stopwatch.end(Phase::Commit);
     let base = match result {
         CommitResult::Committed(committed) => {
             report.outcome = ExpireOutcome::Committed;
@@ -131,7 +132,7 @@ async fn expire(
         Ok(deleter) => delete(deleter, candidates, &mut report).instrument(phase_span!("delete")).await,
         Err(error) => report.error = Some(error.context("read the table after its expiry (no file was deleted)")),
     }
-    stopwatch.end("delete");
+    stopwatch.end(Phase::Delete);
     report
 }
 

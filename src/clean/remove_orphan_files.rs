@@ -18,6 +18,7 @@ use super::ownership::{check_metadata_files, compare_with_neighbours, date_metad
 use super::reachable::Reachable;
 use super::referenced::{References, Unreferenced};
 use super::report::{OrphanError, OrphanReport, Refused};
+use crate::action::Phase;
 use crate::catalog::TableHandle;
 use crate::clock::Stopwatch;
 use crate::error::Result;
@@ -90,9 +91,9 @@ pub async fn remove_orphan_files(table: &TableHandle, request: &OrphanRequest<'_
     let mut stopwatch = Stopwatch::start();
     let mut report = match find(table, request, &mut stopwatch).await {
         Ok(found) => {
-            stopwatch.end("check");
+            stopwatch.end(Phase::Check);
             let report = delete(found).instrument(phase_span!("delete")).await;
-            stopwatch.end("delete");
+            stopwatch.end(Phase::Delete);
             report
         }
         Err(error) => without_finding(error, "find orphan files (nothing was deleted)"),
@@ -146,7 +147,7 @@ async fn find(
     let (left_out, candidates_max) = (&left_out, request.candidates_max);
     let comparison = Comparison { reachable: &reachable, evidence, left_out, candidates_max };
     let listing = comparison.list(&table.store, &mut report).instrument(phase_span!("list")).await;
-    stopwatch.end("list");
+    stopwatch.end(Phase::List);
     let mut listing = listing?;
     check_metadata_files(&table.store, &table.loaded, &listing.metadata_files).await?;
     listing.leave_for_later(&mut report);

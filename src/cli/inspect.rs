@@ -6,17 +6,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::screen::Screen;
 use super::{print, sheets};
+use crate::actions::subject::Subject;
 use crate::config::Config;
 use crate::daemon;
 use crate::error::Result;
 use crate::inspect::{TableStats, collect_stats};
 use crate::plan::sizes::Sizes;
-use crate::schedule::run_table::Subject;
 
 /// The numbers of one table.
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
-struct TableState<'a> {
+struct TableNumbers<'a> {
     table: String,
     metadata_location: &'a str,
     #[serde(flatten)]
@@ -33,7 +33,7 @@ pub(super) async fn inspect(config: Config, table: &str, json: bool, cancel: Can
     let stats = collect_stats(&subject.table, &parts.env.manifests, sizes.min_bytes).await?;
     if json {
         let (table, metadata_location) = (name.to_string(), loaded.metadata_location.as_str());
-        print::json(&TableState { table, metadata_location, stats: &stats })?;
+        print::json(&TableNumbers { table, metadata_location, stats: &stats })?;
     } else {
         print::out(&sheets::stats(&name.to_string(), &loaded.metadata_location, &stats)?.render(Screen::stdout()));
     }

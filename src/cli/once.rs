@@ -9,7 +9,7 @@
 //!  "outcome": "success" | "failed" | "cancelled",
 //!  "steps": [                                  those that were begun, in order
 //!    {"step": "rewrite-data-files", ...},      RewriteReport
-//!    {"step": "clean-up",                      CleanUpReport
+//!    {"step": "clean-up",
 //!     "expire-snapshots": {...} | null,        ExpireReport
 //!     "remove-orphan-files": {...} | null,     OrphanReport
 //!     "skipped": {"<action>": "<why>"},
@@ -23,25 +23,28 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use parking_lot::Mutex;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::progress::Board;
+use super::progress::{Line, ProgressLines};
 use super::screen::{self, Screen};
 use super::{print, push, select, sheets, stopped, until_stopped};
-use crate::action::Outcome;
+use crate::action::{Outcome, RunStep};
+use crate::actions::Watcher;
+use crate::actions::env::Env;
+use crate::actions::report::StepReport;
+use crate::actions::subject::Subject;
 use crate::config::Config;
 use crate::daemon;
 use crate::error::{ErrorKind, Result};
+use crate::fleet::Fleet;
 use crate::policy::human_duration;
 use crate::report::push::Pushgateway;
 use crate::rewrite::Progress;
-use crate::schedule::due::Step;
-use crate::schedule::env::Env;
-use crate::schedule::fleet::Fleet;
-use crate::schedule::rewrite_data_files::Watcher;
-use crate::schedule::run_table::{Run, StepReport, Subject, clean_up_step, rewrite_step};
+use crate::schedule::due::StepEnd;
+use crate::schedule::run_table::{TableRun, clean_up_due, first_step, run_step};
 use crate::table::TableName;
 use crate::telemetry;
 
@@ -70,7 +73,7 @@ struct Pass {
     /// Whether to leave the clean-ups if they are not due yet.
     no_wait: bool,
     /// What is under way, for whoever watches.
-    board: Board,
+    board: ProgressLines,
     /// Where metrics go.
     gateway: Option<Pushgateway>,
 }
@@ -89,7 +92,7 @@ pub(super) async fn once(
     if selected.tables.is_empty() && selected.complete {
         print::err("no table matches a policy");
     }
-    let board = Board::new(!json);
+    let board = ProgressLines::new(!json);
     let gateway = config.metrics.pushgateway.as_ref().map(push::gateway).transpose()?;
     let pass = Pass { env: parts.env, fleet: parts.fleet, no_wait, board: board.clone(), gateway };
     let screen = Screen::stdout();
@@ -124,7 +127,7 @@ pub(super) async fn once(
 
 impl Pass {
     async fn maintain(&self, name: TableName) -> TableReport {
-        let run = Run::start(&self.env);
+        let run = TableRun::start(&self.env);
         let mut report = TableReport {
             table: name.to_string(),
             run_id: run.run_id.to_string(),
@@ -150,42 +153,32 @@ impl Pass {
         report
     }
 
-    async fn steps(&self, name: &TableName, run: Run, report: &mut TableReport) -> Result<()> {
-        let env = &self.env;
+    async fn steps(&self, name: &TableName, run: TableRun, report: &mut TableReport) -> Result<()> {
         self.go_on(report)?;
-        let mut subject = self.load(name).await?;
-        let now = env.clock.now_ms();
-        let first = subject.first_step(now)?.next;
+        let subject = self.load(name).await?;
+        let first = first_step(&subject, self.env.clock.now_ms())?.next;
         // A pass that does not wait owes the clean-ups to the last one. To compact before they are due would put them off
         // again, with passes in short succession for ever.
-        let owed = self.no_wait && first.step == Step::CleanUp;
-        if owed {
-            self.clean_up(name, run, report).await?;
-            if report.not_due.is_some() {
-                return Ok(());
-            }
+        let owed = self.no_wait && first.step == RunStep::LAST;
+        let (mut loaded, mut nothing_new) = (Some(subject), false);
+        for step in [RunStep::LAST, RunStep::FIRST, RunStep::LAST].into_iter().skip(usize::from(!owed)) {
             self.go_on(report)?;
-            subject = self.load(name).await?;
+            if nothing_new {
+                break;
+            }
+            let Some(subject) = self.ready(name, step, loaded.take(), report).await? else { break };
+            let shown = Shown { board: &self.board, table: &report.table, line: Mutex::new(None) };
+            let done = run_step(&self.env, &self.fleet, &subject, run, step, &shown).await?;
+            drop(shown);
+            let stuck = done.ended() == StepEnd::Stuck;
+            nothing_new = owed && step == RunStep::FIRST && done.report.last_commit_ms().is_none();
+            report.steps.push(done.report);
+            if stuck {
+                report.not_due = Some("a commit's outcome is not known yet; nothing is deleted meanwhile".into());
+                break;
+            }
         }
-        let progress = Arc::new(Progress::default());
-        let shown = self.board.rewriting(&report.table, progress.clone());
-        let watcher = Watcher { progress, planned: &|_| {} };
-        let rewritten = rewrite_step(env, &subject, run, &watcher).await;
-        drop(shown);
-        let (unsettled, committed) = match &rewritten.report {
-            StepReport::RewriteDataFiles(r) => (r.unsettled_commits > 0, r.last_commit_ms.is_some()),
-            StepReport::CleanUp(_) => (false, false),
-        };
-        report.steps.push(rewritten.report);
-        if unsettled {
-            report.not_due = Some("a commit's outcome is not known yet; nothing is deleted meanwhile".into());
-            return Ok(());
-        }
-        self.go_on(report)?;
-        if owed && !committed {
-            return Ok(());
-        }
-        self.clean_up(name, run, report).await
+        Ok(())
     }
 
     /// The table, unless the pass is told to stop before its catalog answers.
@@ -212,26 +205,48 @@ impl Pass {
         self.go_on(report)
     }
 
-    /// Cleans up once the delay is over, if the pass waits for it. The delay begins anew when somebody else compacts meanwhile;
-    /// that is waited for once.
-    async fn clean_up(&self, name: &TableName, run: Run, report: &mut TableReport) -> Result<()> {
+    /// The table once the step is due; `None` if the pass does not wait for that. The delay begins anew when somebody else
+    /// compacts meanwhile; that is waited for once.
+    async fn ready(
+        &self,
+        name: &TableName,
+        step: RunStep,
+        loaded: Option<Subject>,
+        report: &mut TableReport,
+    ) -> Result<Option<Subject>> {
         let mut waits = if self.no_wait { 0 } else { 2 };
-        let subject = loop {
-            let subject = self.load(name).await?;
+        let mut loaded = loaded;
+        loop {
+            let subject = match loaded.take() {
+                Some(subject) => subject,
+                None => self.load(name).await?,
+            };
             let now = self.env.clock.now_ms();
-            let due = subject.clean_up_due(now);
-            if due.at_ms <= now {
-                break subject;
+            let due = clean_up_due(&subject, now);
+            if step != RunStep::LAST || due.at_ms <= now {
+                return Ok(Some(subject));
             }
             if waits == 0 {
                 report.not_due = Some(format!("{}: {}", due.why, left(due.at_ms - now)));
-                return Ok(());
+                return Ok(None);
             }
             waits -= 1;
             self.wait(Duration::from_millis(due.at_ms.abs_diff(now)), report).await?;
-        };
-        report.steps.push(clean_up_step(&self.env, &self.fleet, name, &subject, run, &|_| {}).await?.report);
-        Ok(())
+        }
+    }
+}
+
+/// Shows a compaction while it runs.
+struct Shown<'a> {
+    board: &'a ProgressLines,
+    table: &'a str,
+    line: Mutex<Option<Line>>,
+}
+
+impl Watcher for Shown<'_> {
+    fn rewriting(&self, progress: &Arc<Progress>) {
+        let line = self.board.rewriting(self.table, progress.clone());
+        *self.line.lock() = Some(line);
     }
 }
 

@@ -9,8 +9,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::print;
 use super::screen::Screen;
+use crate::actions::words::bytes;
 use crate::policy::human_duration;
-use crate::report::words::bytes;
 use crate::rewrite::Progress;
 use crate::telemetry::visible;
 
@@ -21,7 +21,7 @@ const BAR_LENGTH: u64 = 1000;
 
 /// The lines of all tables under way. Shows nothing unless standard error is a terminal that can draw.
 #[derive(Clone)]
-pub(super) struct Board {
+pub(super) struct ProgressLines {
     lines: MultiProgress,
     shown: bool,
 }
@@ -38,7 +38,7 @@ impl Drop for Line {
     }
 }
 
-impl Board {
+impl ProgressLines {
     /// `wanted`: whether somebody would like to watch.
     pub(super) fn new(wanted: bool) -> Self {
         let shown = wanted && Screen::stderr().is_terminal();
@@ -128,7 +128,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn nothing_is_drawn_for_nobody() {
-        let board = Board::new(false);
+        let board = ProgressLines::new(false);
         let line = board.waiting("lake.db.t", Duration::from_secs(60));
         assert!(line._updates.is_none() && line.bar.is_hidden());
     }

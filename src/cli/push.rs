@@ -1,17 +1,16 @@
 //! What a pass tells a Pushgateway about each table.
 
-use crate::action::{Action, Outcome};
+use crate::action::{Action, Doing, Outcome, RunStep};
+use crate::actions::env::Env;
+use crate::actions::subject::Subject;
 use crate::config::PushgatewayConfig;
 use crate::daemon::secret_source;
 use crate::error::Result;
-use crate::report::events::record_step;
-use crate::report::metrics::{Backoff, Metrics, Step};
+use crate::fleet::Fleet;
+use crate::report::metrics::{Backoff, Metrics};
 use crate::report::push::Pushgateway;
 use crate::report::vitals::Vital;
 use crate::schedule::collector::collect_of;
-use crate::schedule::env::Env;
-use crate::schedule::fleet::Fleet;
-use crate::schedule::run_table::{StepReport, Subject};
 use crate::table::TableName;
 
 use super::once::TableReport;
@@ -44,12 +43,12 @@ pub(super) async fn push(gateway: &Pushgateway, env: &Env, fleet: &Fleet, name: 
     }
     let now_ms = env.clock.now_ms();
     for step in &report.steps {
-        record_step(&metrics, name, step, now_ms);
-        if let StepReport::CleanUp(clean_up) = step {
-            vital.refused = clean_up.refusal().map(|refused| format!("{}: {}", refused.reason, refused.detail));
+        step.actions.iter().for_each(|action| metrics.record_run(name, action, now_ms));
+        if step.step == RunStep::LAST {
+            vital.refused = step.refusal().map(|refused| format!("{}: {}", refused.reason, refused.detail));
         }
     }
-    metrics.set_step(name, Step::Idle);
+    metrics.set_step(name, Doing::Idle);
     metrics.set_backoff(name, Backoff { consecutive_failures: vital.consecutive_failures, ..Backoff::default() });
     let reasons: Vec<_> = vital.judge(now_ms, false).into_iter().map(|reason| reason.kind).collect();
     metrics.set_health(name, &reasons, vital.last_healthy_ms);
@@ -60,8 +59,8 @@ pub(super) async fn push(gateway: &Pushgateway, env: &Env, fleet: &Fleet, name: 
 
 async fn look(env: &Env, fleet: &Fleet, name: &TableName, metrics: &Metrics, vital: &mut Vital) -> Result<()> {
     let subject = Subject::load(fleet, name).await?;
-    if let Some(ms) = subject.last_success_ms() {
-        metrics.set_last_success(name, Action::RewriteDataFiles, ms);
+    if let Some(run) = subject.last_run().filter(|run| run.complete) {
+        metrics.set_last_success(name, Action::RewriteDataFiles, run.committed_ms);
     }
     let collected = collect_of(env, &subject).await?;
     metrics.record_stats(name, &collected.stats);

@@ -58,10 +58,10 @@ impl Screen {
 pub(super) struct Sheet {
     heading: String,
     /// Each is aligned by itself.
-    sections: Vec<Vec<Row>>,
+    sections: Vec<Vec<SheetRow>>,
 }
 
-enum Row {
+enum SheetRow {
     Value(String, String),
     /// A line that stays as it is.
     Text(String),
@@ -72,7 +72,7 @@ impl Sheet {
         Self { heading: visible(heading), sections: vec![Vec::new()] }
     }
 
-    fn push(&mut self, row: Row) {
+    fn push(&mut self, row: SheetRow) {
         if let Some(section) = self.sections.last_mut() {
             section.push(row);
         }
@@ -80,19 +80,19 @@ impl Sheet {
 
     /// Adds a value. Two spaces before the label put it below the one before.
     pub(super) fn line(&mut self, label: &str, value: &str) {
-        self.push(Row::Value(visible(label), visible(value)));
+        self.push(SheetRow::Value(visible(label), visible(value)));
     }
 
     /// Adds a drawing.
     pub(super) fn drawing(&mut self, lines: &str) {
         for line in lines.lines() {
-            self.push(Row::Text(format!("    {}", visible(line))));
+            self.push(SheetRow::Text(format!("    {}", visible(line))));
         }
     }
 
     /// Begins a section.
     pub(super) fn section(&mut self, title: &str) {
-        self.sections.push(vec![Row::Text(format!("  {}:", visible(title)))]);
+        self.sections.push(vec![SheetRow::Text(format!("  {}:", visible(title)))]);
     }
 
     pub(super) fn render(&self, screen: Screen) -> String {
@@ -101,8 +101,8 @@ impl Sheet {
             match screen.columns {
                 Some(columns) => push_aligned(&mut text, section, columns),
                 None => text.extend(section.iter().map(|row| match row {
-                    Row::Value(label, value) => format!("  {label}: {value}\n"),
-                    Row::Text(line) => format!("{line}\n"),
+                    SheetRow::Value(label, value) => format!("  {label}: {value}\n"),
+                    SheetRow::Text(line) => format!("{line}\n"),
                 })),
             }
         }
@@ -110,20 +110,20 @@ impl Sheet {
     }
 }
 
-fn push_aligned(text: &mut String, section: &[Row], columns: u16) {
+fn push_aligned(text: &mut String, section: &[SheetRow], columns: u16) {
     let labels = section.iter().filter_map(|row| match row {
-        Row::Value(label, _) => Some(label.chars().count()),
-        Row::Text(_) => None,
+        SheetRow::Value(label, _) => Some(label.chars().count()),
+        SheetRow::Text(_) => None,
     });
     // Half of the screen at most, so that there is room for values.
     let widest = labels.max().unwrap_or(0).min(usize::from(columns / 2));
     let mut table = borderless(columns);
     for row in section {
         match row {
-            Row::Value(label, value) => {
+            SheetRow::Value(label, value) => {
                 table.add_row([format!(" {label:widest$}"), value.clone()]);
             }
-            Row::Text(line) => {
+            SheetRow::Text(line) => {
                 push_table(text, std::mem::replace(&mut table, borderless(columns)));
                 text.push_str(&format!("{line}\n"));
             }

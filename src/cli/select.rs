@@ -2,7 +2,7 @@
 
 use super::print;
 use crate::error::{ErrorKind, Result};
-use crate::schedule::fleet::Fleet;
+use crate::fleet::Fleet;
 use crate::table::TableName;
 
 /// What a command works on.

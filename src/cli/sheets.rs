@@ -1,31 +1,24 @@
 //! What the commands tell people: reports, plans and numbers as sheets of labelled values.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::Serialize;
 use serde_json::Value;
 
 use super::once::TableReport;
 use super::screen::Sheet;
-use crate::clean::{OrphanReport, Tally};
+use crate::actions::ActionPlan;
+use crate::actions::report::StepReport;
+use crate::actions::words::{bytes, count};
 use crate::error::Result;
 use crate::inspect::TableStats;
-use crate::plan::Skipped;
 use crate::policy::{SettingValue, human_duration};
-use crate::report::words::{bytes, count, expire_summary, orphan_summary, rewrite_summary, total};
-use crate::schedule::plan_table::{ActionPlan, ExpireOutline, RewriteOutline, TablePlan};
-use crate::schedule::run_report::RewriteReport;
-use crate::schedule::run_table::{CleanUpReport, StepReport};
+use crate::schedule::plan_table::TablePlan;
 
 /// The report of `once` on a table.
 pub(super) fn report(report: &TableReport) -> Sheet {
     let mut sheet = Sheet::new(&format!("{}: {}", report.table, report.outcome.as_str()));
-    for step in &report.steps {
-        match step {
-            StepReport::RewriteDataFiles(rewrite) => rewrite_lines(&mut sheet, rewrite),
-            StepReport::CleanUp(clean_up) => clean_up_lines(&mut sheet, clean_up),
-        }
+    for (label, value) in report.steps.iter().flat_map(StepReport::told).flat_map(|action| &action.lines) {
+        sheet.line(label, value);
     }
     for (label, value) in [("clean-up not done", &report.not_due), ("error", &report.error)] {
         if let Some(value) = value {
@@ -41,85 +34,19 @@ pub(super) const OVERVIEW: [&str; 6] = ["table", "outcome", "data files", "bytes
 /// A table's row in the overview.
 pub(super) fn overview_row(report: &TableReport) -> Vec<String> {
     let mut row = vec![report.table.clone(), report.outcome.as_str().to_owned(), "-".into(), "-".into()];
-    let (mut expired, mut deleted) = (0, Tally::default());
-    for step in &report.steps {
-        match step {
-            StepReport::RewriteDataFiles(r) if r.rewritten_data_files > 0 => {
-                row[2] = format!("{} -> {}", r.rewritten_data_files, r.added_data_files);
-                row[3] = format!("{} -> {}", bytes(r.rewritten_bytes), bytes(r.added_bytes));
-            }
-            StepReport::RewriteDataFiles(_) => {}
-            StepReport::CleanUp(clean_up) => {
-                let by_expiry = clean_up.expire_snapshots.as_ref();
-                expired += by_expiry.map_or(0, |r| r.expired_snapshots);
-                let by_expiry = by_expiry.map(|r| total(&r.deleted));
-                let orphans = clean_up.remove_orphan_files.as_ref().map(|r| total(&r.deleted));
-                for tally in by_expiry.into_iter().chain(orphans) {
-                    deleted.files += tally.files;
-                    deleted.bytes += tally.bytes;
-                }
-            }
+    let (mut expired, mut deleted, mut deleted_bytes) = (0, 0, 0);
+    for done in report.steps.iter().flat_map(|step| &step.actions).map(|action| &action.counts) {
+        if done.rewritten_data_files > 0 {
+            row[2] = format!("{} -> {}", done.rewritten_data_files, done.added_data_files);
+            row[3] = format!("{} -> {}", bytes(done.rewritten_bytes), bytes(done.added_bytes));
         }
+        expired += done.expired_snapshots;
+        deleted += done.deleted_files;
+        deleted_bytes += done.deleted_bytes;
     }
     row.push(count(expired, "snapshot"));
-    row.push(format!("{}, {}", count(deleted.files, "file"), bytes(deleted.bytes)));
+    row.push(format!("{}, {}", count(deleted, "file"), bytes(deleted_bytes)));
     row
-}
-
-fn rewrite_lines(sheet: &mut Sheet, report: &RewriteReport) {
-    sheet.line("rewrite-data-files", &format!("{}: {}", report.outcome.as_str(), rewrite_summary(report)));
-    skipped_lines(sheet, &report.skipped);
-    for error in &report.errors {
-        sheet.line("  error", error);
-    }
-}
-
-fn skipped_lines(sheet: &mut Sheet, skipped: &[Skipped]) {
-    for skip in skipped {
-        sheet.line(
-            &format!("  left alone ({})", skip.reason),
-            &format!("{}: {}", count(skip.files, "file"), skip.detail),
-        );
-    }
-}
-
-fn clean_up_lines(sheet: &mut Sheet, report: &CleanUpReport) {
-    if let Some(expired) = &report.expire_snapshots {
-        sheet.line("expire-snapshots", &expire_summary(expired));
-        kept_lines(sheet, &expired.kept);
-        failure_lines(sheet, &expired.failures);
-    }
-    if let Some(orphans) = &report.remove_orphan_files {
-        orphan_lines(sheet, orphans);
-    }
-    for (action, reason) in &report.skipped {
-        sheet.line(action, &format!("skipped: {reason}"));
-    }
-    for (action, error) in &report.errors {
-        sheet.line(action, &format!("failed: {error}"));
-    }
-}
-
-fn orphan_lines(sheet: &mut Sheet, report: &OrphanReport) {
-    sheet.line("remove-orphan-files", &orphan_summary(report));
-    kept_lines(sheet, &report.kept);
-    failure_lines(sheet, &report.failures);
-}
-
-/// Files that nothing needs and that stay all the same.
-fn kept_lines(sheet: &mut Sheet, kept: &BTreeMap<impl Serialize, Tally>) {
-    for (reason, tally) in kept {
-        // The name that it has in JSON.
-        let reason = serde_json::to_value(reason).unwrap_or_default();
-        let label = format!("  kept ({})", reason.as_str().unwrap_or_default());
-        sheet.line(&label, &format!("{}, {}", count(tally.files, "file"), bytes(tally.bytes)));
-    }
-}
-
-fn failure_lines(sheet: &mut Sheet, failures: &[String]) {
-    for failure in failures {
-        sheet.line("  not deleted", failure);
-    }
 }
 
 /// The plan of one table.
@@ -129,47 +56,20 @@ pub(super) fn plan(plan: &TablePlan) -> Sheet {
     sheet.line("policies", &plan.policies.join(", "));
     sheet.line("commit interval", &format!("{}, delay {}", span(plan.commit_interval_s), span(plan.delay_s)));
     sheet.line("next", &plan.next_step);
-    match &plan.rewrite_data_files {
-        ActionPlan::Nothing(reason) => sheet.line("rewrite-data-files", reason),
-        ActionPlan::Would(outline) => rewrite_outline(&mut sheet, outline),
-    }
-    match &plan.expire_snapshots {
-        ActionPlan::Nothing(reason) => sheet.line("expire-snapshots", reason),
-        ActionPlan::Would(outline) => expire_outline(&mut sheet, outline),
-    }
-    match &plan.remove_orphan_files {
-        ActionPlan::Nothing(reason) => sheet.line("remove-orphan-files", reason),
-        ActionPlan::Would(report) => orphan_lines(&mut sheet, report),
+    for (action, plan) in &plan.actions {
+        match plan {
+            ActionPlan::Nothing(reason) => sheet.line(action.as_str(), reason),
+            ActionPlan::Would(outline) => {
+                outline.lines.iter().for_each(|(label, value)| sheet.line(label, value));
+                sheet.drawing(&outline.drawing);
+            }
+        }
     }
     sheet.section("settings");
     for SettingValue { key, value, origin } in &plan.settings {
         sheet.line(&format!("  {key}"), &format!("{} ({origin})", value.as_deref().unwrap_or("not set")));
     }
     sheet
-}
-
-fn rewrite_outline(sheet: &mut Sheet, outline: &RewriteOutline) {
-    let summary = format!(
-        "{} of {} ({}) in {} -> about {}",
-        outline.input_files,
-        count(outline.considered_data_files, "data file"),
-        bytes(outline.input_bytes),
-        count(outline.file_groups, "group"),
-        count(outline.expected_output_files, "file")
-    );
-    sheet.line("rewrite-data-files", &summary);
-    sheet.drawing(&outline.drawing);
-}
-
-fn expire_outline(sheet: &mut Sheet, outline: &ExpireOutline) {
-    let refs = if outline.refs.is_empty() { String::new() } else { format!(", refs {}", outline.refs.join(", ")) };
-    sheet.line("expire-snapshots", &format!("{}{refs}", count(outline.snapshots, "snapshot")));
-    for kept in &outline.kept {
-        sheet.line(&format!("  kept ({})", kept.reason), &kept.detail);
-    }
-    if let Some(why) = &outline.files_stay {
-        sheet.line("  files stay", why);
-    }
 }
 
 /// The numbers of one table.

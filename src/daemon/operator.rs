@@ -8,10 +8,10 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::actions::env::Env;
 use crate::error::{Error, Result};
 use crate::permit::WritePermit;
 use crate::schedule::control::Control;
-use crate::schedule::env::Env;
 use crate::schedule::observer::{Event, Observer, TableEvent};
 use crate::schedule::plan_table::plan_table;
 use crate::schedule::settings::Settings;

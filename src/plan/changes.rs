@@ -4,11 +4,11 @@
 
 use iceberg::spec::Operation;
 
+use crate::action::Action;
 use crate::run_id::{SUMMARY_ACTION, SUMMARY_PLANNED_SNAPSHOT, SUMMARY_RUN_COMPLETE};
 use crate::table::LoadedTable;
 
-/// Value of [`SUMMARY_ACTION`] on a compaction.
-const ACTION: &str = "rewrite-data-files";
+const ACTION: &str = Action::RewriteDataFiles.as_str();
 
 /// Whether `main` may hold changes that no compaction of ours has seen.
 ///

@@ -18,6 +18,8 @@ pub use schedule::time_zone;
 pub use select::{Specificity, TablePattern, TablePatterns};
 pub use setting::{Layer, Origin, Place, Placed, Setting, SettingReader, key};
 
+use crate::action::Action;
+
 /// A length of time, or a multiple of the table's commit interval (`"3x"`).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Span {
@@ -95,6 +97,17 @@ impl Default for TablePolicy {
             rewrite_data_files: RewriteDataFilesPolicy::default(),
             expire_snapshots: ExpireSnapshotsPolicy::default(),
             remove_orphan_files: RemoveOrphanFilesPolicy::default(),
+        }
+    }
+}
+
+impl TablePolicy {
+    /// Whether the action runs at all.
+    pub fn is_enabled(&self, action: Action) -> bool {
+        match action {
+            Action::RewriteDataFiles => self.rewrite_data_files.enabled,
+            Action::ExpireSnapshots => self.expire_snapshots.enabled,
+            Action::RemoveOrphanFiles => self.remove_orphan_files.enabled,
         }
     }
 }

@@ -17,7 +17,7 @@ use self::difference::Difference;
 use crate::clock::Clock;
 use crate::config::{CatalogConfig, Config, LoadedConfig, Problem, Problems, Severity};
 use crate::error::Result;
-use crate::schedule::fleet::Member;
+use crate::fleet::Member;
 use crate::schedule::observer::{Event, Observer};
 use crate::schedule::settings::Settings;
 

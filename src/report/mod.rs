@@ -10,4 +10,3 @@ pub mod metrics;
 pub mod probes;
 pub mod push;
 pub mod vitals;
-pub mod words;

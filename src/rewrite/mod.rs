@@ -46,6 +46,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use iceberg::spec::DataFile;
 use tokio_util::sync::CancellationToken;
 
+use crate::action::Phase;
 use crate::error::{Error, Result};
 use crate::plan::FileGroup;
 use crate::run_id::RunId;
@@ -106,33 +107,6 @@ pub struct Progress {
     planned_groups: AtomicU64,
     planned_bytes: AtomicU64,
     finished_groups: AtomicU64,
-}
-
-/// What a compaction is busy with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    /// Reads manifests.
-    Inspect,
-    /// Chooses files.
-    Plan,
-    /// Reads and writes data files.
-    Rewrite,
-    /// Changes the table. Groups that do not belong to the commit go on meanwhile.
-    Commit,
-}
-
-impl Phase {
-    const ALL: [Self; 4] = [Self::Inspect, Self::Plan, Self::Rewrite, Self::Commit];
-
-    /// The name in metrics and in the API.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Inspect => "inspect",
-            Self::Plan => "plan",
-            Self::Rewrite => "rewrite",
-            Self::Commit => "commit",
-        }
-    }
 }
 
 impl Progress {

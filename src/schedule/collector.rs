@@ -11,13 +11,13 @@ use futures::{FutureExt, StreamExt};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use crate::actions::env::Env;
+use crate::actions::subject::Subject;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fleet::Fleet;
 use crate::inspect::{TableStats, collect_partition_stats, collect_stats};
 use crate::plan::sizes::Sizes;
-use crate::schedule::env::Env;
-use crate::schedule::fleet::Fleet;
 use crate::schedule::observer::{Event, Observer, TableEvent};
-use crate::schedule::run_table::Subject;
 use crate::schedule::settings::Settings;
 use crate::table::TableName;
 

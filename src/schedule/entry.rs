@@ -3,19 +3,20 @@
 use std::sync::Arc;
 
 use super::control::Pause;
-use super::due::{Ended, Failures, NextStep, Standing, Step};
-use super::fleet::Change;
-use super::run_table::Run;
+use super::due::{Failures, NextStep, Standing, StepEnd};
+use super::run_table::TableRun;
 use super::worker::{Task, Waiting};
+use crate::action::RunStep;
+use crate::fleet::FleetChange;
 use crate::inspect::TableStats;
 
 /// One table.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct TableEntry {
     /// What it waits for, or what runs.
     pub(super) next: NextStep,
     /// The run whose delay `next` waits for, or whose step is running.
-    pub(super) run: Option<Run>,
+    pub(super) run: Option<TableRun>,
     pub(super) running: bool,
     pub(super) failures: Failures,
     /// The metadata that was found invalid: until it changes, the table is not compacted.
@@ -26,23 +27,23 @@ pub(super) struct Entry {
     /// It left the catalog or the policies while a step was running.
     pub(super) gone: bool,
     /// The table is looked at before anything is done to it, since where it stands is not known.
-    look: Option<Look>,
+    look: Option<PendingLook>,
     /// An operator waits for a compaction.
     asked: bool,
     /// What a new configuration changed while a step was running.
-    changed: Option<Change>,
+    changed: Option<FleetChange>,
 }
 
 /// A look at the table that is to come.
 #[derive(Debug, Default)]
-struct Look {
+struct PendingLook {
     /// Failures of its steps so far; failures of looks are not counted on.
     failures: Failures,
     /// What it waited for before its policy changed, or the wait after a failure that goes on.
     before: Option<NextStep>,
 }
 
-impl Entry {
+impl TableEntry {
     /// A table just found.
     pub(super) fn new(now_ms: i64) -> Self {
         Self {
@@ -54,7 +55,7 @@ impl Entry {
             paused: None,
             numbers: None,
             gone: false,
-            look: Some(Look::default()),
+            look: Some(PendingLook::default()),
             asked: false,
             changed: None,
         }
@@ -71,36 +72,36 @@ impl Entry {
     }
 
     /// Begins what is due. `fresh` is used if that is a new run.
-    pub(super) fn begin(&mut self, fresh: impl FnOnce() -> Run) -> (Run, Task) {
+    pub(super) fn begin(&mut self, fresh: impl FnOnce() -> TableRun) -> (TableRun, Task) {
         self.running = true;
         let task = match &self.look {
-            Some(Look { before, failures }) => {
-                let waiting = |next: NextStep| Waiting { failing: failures.is_failing(next.step), next };
+            Some(PendingLook { before, failures }) => {
+                let waiting = |next: NextStep| Waiting { failing: failures.of(next.step) > 0, next };
                 Task::Look(before.clone().map(waiting))
             }
             None => Task::Do(self.next.step),
         };
         let run = match (&task, self.run) {
             // The clean-ups belong to the run whose delay they waited for.
-            (Task::Look(_) | Task::Do(Step::CleanUp), Some(run)) => run,
+            (Task::Look(_) | Task::Do(RunStep::LAST), Some(run)) => run,
             (Task::Look(_) | Task::Do(_), _) => fresh(),
         };
         self.run = Some(run);
-        self.asked &= task != Task::Do(Step::RewriteDataFiles);
+        self.asked &= task != Task::Do(RunStep::FIRST);
         (run, task)
     }
 
     /// The table was looked at.
-    pub(super) fn looked(&mut self, run: Run, standing: Standing) {
+    pub(super) fn looked(&mut self, run: TableRun, standing: Standing) {
         let look = self.look.take().unwrap_or_default();
         self.failures = look.failures;
-        self.run = Some(Run { since_ms: standing.since_ms, ..run });
+        self.run = Some(TableRun { since_ms: standing.since_ms, ..run });
         self.next = standing.next;
     }
 
     /// The same must be tried again, later each time.
-    pub(super) fn stuck(&mut self, step: Step, now_ms: i64) {
-        self.next = self.failures.after(step, Ended::Stuck, self.next.clone(), now_ms);
+    pub(super) fn stuck(&mut self, step: RunStep, now_ms: i64) {
+        self.next = self.failures.after(step, StepEnd::Stuck, self.next.clone(), now_ms);
     }
 
     /// What was begun is over; wishes that came meanwhile are heard.
@@ -116,7 +117,7 @@ impl Entry {
     }
 
     /// A new configuration changed something for this table.
-    pub(super) fn reconsider(&mut self, change: Change, now_ms: i64) {
+    pub(super) fn reconsider(&mut self, change: FleetChange, now_ms: i64) {
         if self.running {
             self.changed = self.changed.max(Some(change));
             return;
@@ -124,17 +125,17 @@ impl Entry {
         let failures = self.look.as_ref().map_or(self.failures, |look| look.failures);
         match (change, &self.look) {
             // The look that is to come uses the new policy anyway.
-            (Change::Policy, Some(_)) => {}
-            (Change::Policy, None) => {
-                self.look = Some(Look { failures, before: Some(self.next.clone()) });
+            (FleetChange::Policy, Some(_)) => {}
+            (FleetChange::Policy, None) => {
+                self.look = Some(PendingLook { failures, before: Some(self.next.clone()) });
                 self.next = look_now(now_ms, "its policy changed");
             }
-            (Change::Catalog | Change::Left, look) => {
+            (FleetChange::Catalog | FleetChange::Left, look) => {
                 // Where it stands is found out anew, but a wait after a failure stays. It may be one in which nothing may be
                 // deleted, as a commit is in the open.
                 let before = look.as_ref().map_or(Some(&self.next), |look| look.before.as_ref());
-                let before = before.filter(|next| failures.is_failing(next.step)).cloned();
-                self.look = Some(Look { failures, before });
+                let before = before.filter(|next| failures.of(next.step) > 0).cloned();
+                self.look = Some(PendingLook { failures, before });
                 self.run = None;
                 self.next = look_now(now_ms, "its catalog changed, or the clock was set");
             }
@@ -149,12 +150,12 @@ impl Entry {
         for next in [Some(&mut self.next), before].into_iter().flatten() {
             next.at_ms = next.at_ms.saturating_add(by_ms);
         }
-        self.reconsider(Change::Catalog, now_ms);
+        self.reconsider(FleetChange::Catalog, now_ms);
     }
 
     /// An operator wants a compaction now.
     pub(super) fn run_now(&mut self, now_ms: i64) {
-        let compacting = self.running && self.look.is_none() && self.next.step == Step::RewriteDataFiles;
+        let compacting = self.running && self.look.is_none() && self.next.step == RunStep::FIRST;
         if !compacting {
             self.asked = true;
         }
@@ -166,7 +167,7 @@ impl Entry {
 
 /// Until the look tells, nothing but compaction is assumed.
 fn look_now(now_ms: i64, why: &'static str) -> NextStep {
-    NextStep { step: Step::RewriteDataFiles, at_ms: now_ms, why }
+    NextStep { step: RunStep::FIRST, at_ms: now_ms, why }
 }
 
 #[cfg(test)]
@@ -174,15 +175,15 @@ mod tests {
     use super::*;
     use crate::run_id::RunId;
 
-    fn fresh() -> Run {
-        Run { run_id: RunId(uuid::Uuid::nil()), since_ms: 0 }
+    fn fresh() -> TableRun {
+        TableRun { run_id: RunId(uuid::Uuid::nil()), since_ms: 0 }
     }
 
     /// A table that was looked at and waits for a compaction.
-    fn known() -> Entry {
-        let mut entry = Entry::new(0);
+    fn known() -> TableEntry {
+        let mut entry = TableEntry::new(0);
         let (run, _) = entry.begin(fresh);
-        let next = NextStep { step: Step::RewriteDataFiles, at_ms: 1000, why: "schedule" };
+        let next = NextStep { step: RunStep::FIRST, at_ms: 1000, why: "schedule" };
         entry.looked(run, Standing { next, since_ms: 0 });
         entry.end(0);
         entry
@@ -192,11 +193,11 @@ mod tests {
     fn a_wait_in_which_nothing_may_be_deleted_outlives_another_catalog() {
         let mut entry = known();
         entry.begin(fresh);
-        entry.stuck(Step::RewriteDataFiles, 1000);
+        entry.stuck(RunStep::FIRST, 1000);
         entry.end(1000);
         let waiting = entry.next.clone();
         assert!(waiting.at_ms > 2000);
-        for change in [Change::Catalog, Change::Policy, Change::Catalog] {
+        for change in [FleetChange::Catalog, FleetChange::Policy, FleetChange::Catalog] {
             entry.reconsider(change, 2000);
         }
         assert_eq!(entry.begin(fresh).1, Task::Look(Some(Waiting { next: waiting, failing: true })));
@@ -217,7 +218,7 @@ mod tests {
         for (before_ms, now_ms) in [(1_000_000, 100_000), (100_000, 1_000_000)] {
             let mut entry = known();
             entry.begin(fresh);
-            entry.stuck(Step::RewriteDataFiles, before_ms);
+            entry.stuck(RunStep::FIRST, before_ms);
             entry.end(before_ms);
             let left = entry.next.at_ms - before_ms;
             entry.clock_set(now_ms - before_ms, now_ms);
@@ -229,7 +230,7 @@ mod tests {
     #[test]
     fn behind_another_catalog_everything_else_is_found_out_anew() {
         let mut entry = known();
-        entry.reconsider(Change::Catalog, 500);
+        entry.reconsider(FleetChange::Catalog, 500);
         assert_eq!((entry.next.at_ms, entry.begin(fresh).1), (500, Task::Look(None)));
     }
 }

@@ -9,14 +9,15 @@ use utoipa::ToSchema;
 
 use super::collector::Collected;
 use super::control::Pause;
-use super::due::{NextStep, Step};
+use super::due::NextStep;
 use super::plan_table::TablePlan;
-use super::run_table::{Run, StepDone, Subject};
-use crate::action::Action;
+use super::run_table::{StepDone, TableRun};
+use crate::action::{Action, RunStep};
+use crate::actions::subject::Subject;
+use crate::actions::{ActionPlan, Outline};
 use crate::config::{LoadedConfig, Problems};
 use crate::error::Error;
 use crate::inspect::PartitionStats;
-use crate::plan::RewritePlan;
 use crate::rewrite::Progress;
 use crate::table::TableName;
 
@@ -87,16 +88,16 @@ pub enum TableEvent<'a> {
     AskedFor,
     /// It tells of a success of the action before this process began, at this time.
     KnownSuccess(Action, i64),
-    StepStarted(Run, Step),
+    StepStarted(TableRun, RunStep),
     ActionStarted(Action),
     /// A compaction has begun, whose progress can be looked at.
     Rewriting(&'a Arc<Progress>),
-    /// A compaction was planned.
-    RewritePlanned(&'a RewritePlan),
+    /// It is known what a run of the action is going to do.
+    ActionPlanned(Action, &'a ActionPlan<Outline>),
     /// A step ended; its report says how.
-    StepDone(Run, &'a StepDone),
+    StepDone(TableRun, &'a StepDone),
     /// A step could not be done at all.
-    StepFailed(Run, Step, &'a Error),
+    StepFailed(TableRun, RunStep, &'a Error),
     /// Everything was planned for it, since somebody asked.
     Planned(&'a TablePlan),
     /// The collector has looked at it.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::fleet::Fleet;
 use crate::config::Config;
+use crate::fleet::Fleet;
 
 /// The current settings. A step that has begun keeps those it began with.
 #[derive(Clone)]

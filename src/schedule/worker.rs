@@ -10,18 +10,17 @@ use futures::FutureExt;
 use tokio::sync::mpsc;
 use tracing::{Instrument, Span};
 
-use super::due::{self, NextStep, Standing, Step};
-use super::env::Env;
-use super::fleet::{Discovered, Fleet};
+use super::due::{self, NextStep, Standing};
 use super::observer::{Event, Observer, TableEvent};
-use super::rewrite_data_files::Watcher;
-use super::run_table::{Run, StepDone, Subject, clean_up_step, rewrite_step};
-use crate::action::Action;
+use super::run_table::{StepDone, TableRun, clean_up_due, first_step, run_step};
+use crate::action::{Action, RunStep};
+use crate::actions::env::Env;
+use crate::actions::subject::Subject;
+use crate::actions::{ActionPlan, Outline, Watcher};
 use crate::error::{Error, Result};
-use crate::plan::RewritePlan;
+use crate::fleet::{Discovered, Fleet};
 use crate::rewrite::Progress;
 use crate::table::TableName;
-use crate::table::history::last_own_run;
 use crate::telemetry;
 
 /// How often a catalog is asked for its tables.
@@ -40,7 +39,7 @@ pub(super) struct Shared {
 pub(super) enum Task {
     /// Find out where it stands; if only its policy has changed, from what it waited for.
     Look(Option<Waiting>),
-    Do(Step),
+    Do(RunStep),
 }
 
 /// What a table waited for when its policy changed.
@@ -53,9 +52,9 @@ pub(super) struct Waiting {
 
 pub(super) struct Finished {
     pub(super) name: TableName,
-    pub(super) run: Run,
+    pub(super) run: TableRun,
     /// The step done, or the one that a look came before.
-    pub(super) step: Step,
+    pub(super) step: RunStep,
     pub(super) progress: Progressed,
 }
 
@@ -87,9 +86,9 @@ impl Shared {
     pub(super) async fn work(
         self,
         name: TableName,
-        run: Run,
+        run: TableRun,
         task: Task,
-        step: Step,
+        step: RunStep,
         quarantine: Option<String>,
         loaded: Arc<AtomicBool>,
     ) -> Finished {
@@ -112,7 +111,7 @@ impl Shared {
     async fn advance(
         &self,
         name: &TableName,
-        run: Run,
+        run: TableRun,
         task: Task,
         quarantine: Option<String>,
         loaded: &AtomicBool,
@@ -125,41 +124,29 @@ impl Shared {
             Task::Look(waiting) => return self.look(name, run, &subject, waiting.as_ref()).map(Progressed::Looked),
             Task::Do(step) => step,
         };
-        let done = match step {
-            Step::RewriteDataFiles if quarantine.as_ref() == Some(&metadata_location) => {
-                return Ok(Progressed::Quarantined(subject.clean_up_due(env.clock.now_ms())));
-            }
-            Step::RewriteDataFiles => {
-                self.tell_of(name, TableEvent::StepStarted(run, step));
-                self.tell_of(name, TableEvent::ActionStarted(Action::RewriteDataFiles));
-                let progress = Arc::new(Progress::default());
-                self.tell_of(name, TableEvent::Rewriting(&progress));
-                let planned = |plan: &RewritePlan| self.tell_of(name, TableEvent::RewritePlanned(plan));
-                rewrite_step(env, &subject, run, &Watcher { progress, planned: &planned }).await
-            }
-            Step::CleanUp => {
-                let now = env.clock.now_ms();
-                let due = subject.clean_up_due(now);
-                // Somebody else has compacted meanwhile, or the step before ended without telling when it had committed.
-                if due.at_ms > now {
-                    return Ok(Progressed::NotDue(due));
-                }
-                self.tell_of(name, TableEvent::StepStarted(run, step));
-                let started = |action| self.tell_of(name, TableEvent::ActionStarted(action));
-                clean_up_step(env, fleet, name, &subject, run, &started).await?
-            }
-        };
+        let now = env.clock.now_ms();
+        let due = clean_up_due(&subject, now);
+        if step == RunStep::FIRST && quarantine.as_ref() == Some(&metadata_location) {
+            return Ok(Progressed::Quarantined(due));
+        }
+        // Somebody else has compacted meanwhile, or the step before ended without telling when it had committed.
+        if step == RunStep::LAST && due.at_ms > now {
+            return Ok(Progressed::NotDue(due));
+        }
+        self.tell_of(name, TableEvent::StepStarted(run, step));
+        let done = run_step(env, fleet, &subject, run, step, &Told { shared: self, name }).await?;
         Ok(Progressed::Stepped(Box::new(done), metadata_location))
     }
 
-    fn look(&self, name: &TableName, run: Run, subject: &Subject, waiting: Option<&Waiting>) -> Result<Standing> {
+    fn look(&self, name: &TableName, run: TableRun, subject: &Subject, waiting: Option<&Waiting>) -> Result<Standing> {
         let now = self.env.clock.now_ms();
-        if let Some(ms) = subject.last_success_ms() {
-            self.tell_of(name, TableEvent::KnownSuccess(Action::RewriteDataFiles, ms));
+        let last = subject.last_run();
+        if let Some(run) = last.as_ref().filter(|run| run.complete) {
+            self.tell_of(name, TableEvent::KnownSuccess(Action::RewriteDataFiles, run.committed_ms));
         }
-        let Some(Waiting { next, failing }) = waiting else { return subject.first_step(now) };
+        let Some(Waiting { next, failing }) = waiting else { return first_step(subject, now) };
         let policy = &subject.resolved.policy;
-        let committed = last_own_run(&subject.table.loaded).map(|own| own.committed_ms);
+        let committed = last.map(|own| own.committed_ms);
         let next = due::after_change(next, *failing, run.since_ms, committed, policy, subject.delay(), now)?;
         Ok(Standing { next, since_ms: run.since_ms })
     }
@@ -189,6 +176,26 @@ impl Shared {
             }
             tokio::time::sleep(DISCOVER_EVERY).await;
         }
+    }
+}
+
+/// Tells on what becomes of a step.
+struct Told<'a> {
+    shared: &'a Shared,
+    name: &'a TableName,
+}
+
+impl Watcher for Told<'_> {
+    fn started(&self, action: Action) {
+        self.shared.tell_of(self.name, TableEvent::ActionStarted(action));
+    }
+
+    fn planned(&self, action: Action, plan: &ActionPlan<Outline>) {
+        self.shared.tell_of(self.name, TableEvent::ActionPlanned(action, plan));
+    }
+
+    fn rewriting(&self, progress: &Arc<Progress>) {
+        self.shared.tell_of(self.name, TableEvent::Rewriting(progress));
     }
 }
 

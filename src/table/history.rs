@@ -1,9 +1,10 @@
 //! What the table itself tells about earlier runs: nothing else is kept between starts.
 
-use crate::run_id::{RunId, SUMMARY_RUN_COMPLETE, SUMMARY_RUN_ID};
+use crate::action::Action;
+use crate::run_id::{RunId, SUMMARY_ACTION, SUMMARY_RUN_COMPLETE, SUMMARY_RUN_ID};
 use crate::table::LoadedTable;
 
-/// The newest compaction that this program committed.
+/// The newest run of an action that this program committed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnRun {
     /// The run.
@@ -16,12 +17,16 @@ pub struct OwnRun {
     pub complete: bool,
 }
 
-/// Finds the newest own compaction among all snapshots that metadata still holds. It need not be connected with the head any
+/// Finds the newest own run of the action among all snapshots that metadata still holds. It need not be connected with the head any
 /// more: what lay between may have expired.
-pub fn last_own_run(loaded: &LoadedTable) -> Option<OwnRun> {
+pub fn last_own_run(loaded: &LoadedTable, action: Action) -> Option<OwnRun> {
     let own = loaded.metadata.snapshots().filter_map(|snapshot| {
         let properties = &snapshot.summary().additional_properties;
         let run_id = properties.get(SUMMARY_RUN_ID)?.parse().ok()?;
+        // A commit of another action, such as one that only rewrites manifests, says nothing about this one.
+        if properties.get(SUMMARY_ACTION).is_some_and(|word| word != action.as_str()) {
+            return None;
+        }
         let run = OwnRun {
             run_id,
             snapshot_id: snapshot.snapshot_id(),

@@ -1,13 +1,15 @@
 //! When a table counts as changed since its last compaction.
 
+use icewright::action::Action;
 use icewright::plan::changed_since_last_rewrite;
 use icewright::table::LoadedTable;
+use icewright::table::history::last_own_run;
 use serde_json::{Value, json};
 
 use super::plan_support::{World, snapshot_json};
 
 /// Snapshots in order of commit, each the parent of the next; the last is the head.
-fn changed(snapshots: &[(i64, &str, Value)]) -> bool {
+fn table(snapshots: &[(i64, &str, Value)]) -> LoadedTable {
     let mut all = Vec::new();
     for (number, (id, operation, summary)) in (1..).zip(snapshots) {
         all.push(snapshot_json(*id, Some(id - 1), number, operation, summary));
@@ -15,7 +17,11 @@ fn changed(snapshots: &[(i64, &str, Value)]) -> bool {
     let mut world = World::new(&[&[]]);
     world.sequence_number = 100;
     let json = world.metadata_json(&all);
-    changed_since_last_rewrite(&LoadedTable::from_metadata_json("m.json".into(), &json).expect("valid"))
+    LoadedTable::from_metadata_json("m.json".into(), &json).expect("valid")
+}
+
+fn changed(snapshots: &[(i64, &str, Value)]) -> bool {
+    changed_since_last_rewrite(&table(snapshots))
 }
 
 fn append(id: i64) -> (i64, &'static str, Value) {
@@ -81,4 +87,20 @@ fn gaps_and_missing_keys_prove_nothing() {
     let without_end =
         (12, "replace", json!({"icewright.action": "rewrite-data-files", "icewright.planned-snapshot-id": "11"}));
     assert!(changed(&[append(11), without_end]));
+}
+
+#[test]
+fn a_commit_of_another_action_is_no_compaction_that_was_cut_short() {
+    let other = (
+        13,
+        "replace",
+        json!({
+            "icewright.action": "rewrite-manifests",
+            "icewright.run-id": "0199e4c0-0000-7000-8000-000000000001",
+        }),
+    );
+    let last = |snapshots: &[_]| last_own_run(&table(snapshots), Action::RewriteDataFiles);
+    let own = last(&[append(11), batch(12, 11, "true"), other.clone()]).expect("compacted");
+    assert_eq!((own.snapshot_id, own.complete), (12, true));
+    assert_eq!(last(&[append(11), other]), None);
 }

@@ -15,6 +15,7 @@ use iceberg::spec::{MAIN_BRANCH, SnapshotReference, SnapshotRetention};
 
 use super::writer_state::{ProgressWriter, UNKNOWN_KEPT_MS, branch_writers, is_over, shown, unknown_keys, writers};
 use super::{ExpirePlan, Skipped};
+use crate::action::Action;
 use crate::error::{Error, ErrorKind, Result};
 use crate::policy::{TablePolicy, human_duration};
 use crate::table::history::last_own_run;
@@ -348,7 +349,7 @@ impl<'a> Retained<'a> {
 
     /// The newest compaction tells a restart when the last run was. Until the next one nearly all of its files are live anyway.
     fn keep_own_run(&mut self, loaded: &LoadedTable) {
-        if let Some(own) = last_own_run(loaded) {
+        if let Some(own) = last_own_run(loaded, Action::RewriteDataFiles) {
             self.keep(own.snapshot_id, "own_run", "the newest compaction, which tells a restart what is due");
         }
     }

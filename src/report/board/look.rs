@@ -15,7 +15,7 @@ const SNAPSHOTS_MAX: usize = 200;
 const SUMMARY_MAX: (usize, usize) = (40, 256);
 
 /// A look at a table.
-pub struct Look<'a> {
+pub struct TableLook<'a> {
     /// Its numbers.
     pub stats: Arc<TableStats>,
     /// Its largest partitions.
@@ -43,7 +43,7 @@ impl Sample {
 }
 
 impl SizesView {
-    pub(super) fn of(look: &Look<'_>) -> Self {
+    pub(super) fn of(look: &TableLook<'_>) -> Self {
         Self { target_bytes: look.target_file_size_bytes, buckets: look.stats.size_histogram }
     }
 }

@@ -14,19 +14,19 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
-use serde_json::value::RawValue;
 
-pub use look::Look;
+pub use look::TableLook;
 use pack::Packed;
-use table::{Looked, TableState};
-use view::{CatalogStatus, ConfigStatus, Doing, MemoryStatus, Next, RunEntry, Status};
+use table::{LookedAt, ShownTable};
+use view::{CatalogStatus, ConfigStatus, MemoryStatus, Next, RunEntry, Status};
 use view::{TableList, TableView};
 
+use crate::action::Doing;
+use crate::actions::report::ActionReport;
 use crate::config::{LoadedConfig, Problem, Problems};
 use crate::inspect::ManifestCache;
 use crate::report::health::{Health, Reason};
 use crate::report::kept::kept;
-use crate::report::metrics::RunRecord;
 use crate::rewrite::Progress;
 use crate::rewrite::memory::MemoryBudget;
 use crate::schedule::control::Pause;
@@ -40,28 +40,18 @@ pub struct Board {
     started_at_ms: i64,
     memory: Arc<MemoryBudget>,
     manifests: Arc<ManifestCache>,
-    state: Mutex<State>,
+    state: Mutex<BoardState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct BoardState {
     leader: bool,
     paused: Option<Pause>,
     queue: QueueStatus,
     config: ConfigStatus,
     /// By name, what is wrong; `None`: nothing.
     catalogs: BTreeMap<String, Option<String>>,
-    tables: BTreeMap<TableName, TableState>,
-}
-
-/// An action of a run that ended.
-pub struct Ran {
-    /// What is counted of it.
-    pub record: RunRecord,
-    /// Why nothing was done, or what went wrong.
-    pub reason: Option<String>,
-    /// Its report.
-    pub report: Option<Box<RawValue>>,
+    tables: BTreeMap<TableName, ShownTable>,
 }
 
 /// Where a problem of the configuration is, and what it is.
@@ -73,7 +63,7 @@ fn in_a_line(problem: &Problem) -> String {
 
 /// Which tables are asked for.
 #[derive(Debug, Clone, Default)]
-pub struct Selection {
+pub struct TableSelection {
     /// Those of this catalog.
     pub catalog: Option<String>,
     /// Those of this health.
@@ -87,7 +77,7 @@ pub struct Selection {
 impl Board {
     /// An empty board of a process that started at `now_ms`.
     pub fn new(now_ms: i64, memory: Arc<MemoryBudget>, manifests: Arc<ManifestCache>) -> Self {
-        let state = State {
+        let state = BoardState {
             leader: true,
             paused: None,
             queue: QueueStatus::default(),
@@ -98,12 +88,12 @@ impl Board {
         Self { started_at_ms: now_ms, memory, manifests, state: Mutex::new(state) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BoardState> {
         // Each write is a few assignments that nobody reads together: after a panic the state is as good as before.
         self.state.lock()
     }
 
-    fn change(&self, name: &TableName, change: impl FnOnce(&mut TableState)) {
+    fn change(&self, name: &TableName, change: impl FnOnce(&mut ShownTable)) {
         if let Some(table) = self.lock().tables.get_mut(name) {
             change(table);
         }
@@ -133,7 +123,7 @@ impl Board {
     }
 
     pub(super) fn table_found(&self, name: &TableName) {
-        self.lock().tables.insert(name.clone(), TableState::new());
+        self.lock().tables.insert(name.clone(), ShownTable::new());
     }
 
     pub(super) fn table_gone(&self, name: &TableName) {
@@ -145,7 +135,7 @@ impl Board {
     }
 
     pub(super) fn table_works(&self, name: &TableName, doing: Doing) {
-        self.change(name, |table| (table.doing, table.next) = (doing, None));
+        self.change(name, |table| (table.doing, table.next, table.progress) = (doing, None, None));
     }
 
     /// A compaction begins, whose progress can be looked at.
@@ -153,8 +143,8 @@ impl Board {
         self.change(name, |table| table.progress = Some((progress, now_ms)));
     }
 
-    pub(super) fn looked(&self, name: &TableName, look: Look<'_>, now_ms: i64) {
-        let looked = Looked::of(look, now_ms);
+    pub(super) fn looked(&self, name: &TableName, look: TableLook<'_>, now_ms: i64) {
+        let looked = LookedAt::of(look, now_ms);
         self.change(name, |table| table.looked(looked));
     }
 
@@ -182,21 +172,20 @@ impl Board {
     }
 
     /// An action of a run ended.
-    pub(super) fn ran(&self, name: &TableName, run_id: &str, ran: Ran) {
-        let Ran { record, reason, report } = ran;
-        let duration_ms = i64::try_from(record.duration.as_millis()).unwrap_or(i64::MAX);
+    pub(super) fn ran(&self, name: &TableName, run_id: &str, report: &ActionReport, finished_ms: i64) {
+        let duration_ms = i64::try_from(report.duration.as_millis()).unwrap_or(i64::MAX);
         let run = RunEntry {
             run_id: run_id.to_owned(),
-            action: record.action,
-            outcome: record.outcome,
-            started_at_ms: record.finished_ms.saturating_sub(duration_ms),
-            finished_at_ms: record.finished_ms,
+            action: report.action,
+            outcome: report.outcome,
+            started_at_ms: finished_ms.saturating_sub(duration_ms),
+            finished_at_ms: finished_ms,
             duration_ms,
-            reason: reason.map(kept),
-            counts: record.counts,
+            reason: report.reason.clone().map(kept),
+            counts: report.counts,
             report: None,
         };
-        let report = report.map_or_else(Packed::default, |report| Packed::new(&report));
+        let report = report.detail.as_ref().map_or_else(Packed::default, Packed::new);
         self.change(name, |table| table.ran(run, report));
     }
 
@@ -235,9 +224,9 @@ impl Board {
     }
 
     /// The selected tables, in the order of their names as texts.
-    pub fn tables(&self, selection: &Selection, now_ms: i64) -> TableList {
+    pub fn tables(&self, selection: &TableSelection, now_ms: i64) -> TableList {
         let state = self.lock();
-        let mut wanted: Vec<(String, &TableName, &TableState)> = state
+        let mut wanted: Vec<(String, &TableName, &ShownTable)> = state
             .tables
             .iter()
             .filter(|(name, table)| {

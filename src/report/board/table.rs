@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::look::{Look, snapshots};
+use super::look::{TableLook, snapshots};
 use super::pack::Packed;
-use super::view::{Doing, Next, Planned, ProgressView, RunEntry, Sample, SizesView, TableSummary, TableView};
-use crate::action::Action;
+use super::view::{Next, Planned, ProgressView, RunEntry, Sample, SizesView, TableSummary, TableView};
+use crate::action::{Action, Doing};
 use crate::inspect::TableStats;
 use crate::report::health::{Health, Reason};
 use crate::rewrite::Progress;
@@ -20,7 +20,7 @@ const RUNS_MAX: usize = 50;
 
 /// A table's state. Copied for a view, so what is large is shared.
 #[derive(Debug, Clone)]
-pub(super) struct TableState {
+pub(super) struct ShownTable {
     pub(super) doing: Doing,
     pub(super) next: Option<Next>,
     pub(super) health: Health,
@@ -29,7 +29,7 @@ pub(super) struct TableState {
     quarantined: bool,
     pub(super) paused: Option<Pause>,
     pub(super) progress: Option<(Arc<Progress>, i64)>,
-    looked: Looked,
+    looked: LookedAt,
     samples: VecDeque<Sample>,
     last_runs: BTreeMap<Action, RunEntry>,
     runs: VecDeque<(RunEntry, Packed)>,
@@ -38,7 +38,7 @@ pub(super) struct TableState {
 
 /// What the last look at a table found, ready to be kept.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Looked {
+pub(super) struct LookedAt {
     policies: Vec<String>,
     stats: Option<(i64, Arc<TableStats>)>,
     sizes: Option<SizesView>,
@@ -47,8 +47,8 @@ pub(super) struct Looked {
     settings: Packed,
 }
 
-impl Looked {
-    pub(super) fn of(look: Look<'_>, at_ms: i64) -> Self {
+impl LookedAt {
+    pub(super) fn of(look: TableLook<'_>, at_ms: i64) -> Self {
         Self {
             policies: look.policy.names.clone(),
             settings: Packed::new(&look.policy.settings()),
@@ -60,7 +60,7 @@ impl Looked {
     }
 }
 
-impl TableState {
+impl ShownTable {
     pub(super) fn new() -> Self {
         Self {
             doing: Doing::Idle,
@@ -71,7 +71,7 @@ impl TableState {
             quarantined: false,
             paused: None,
             progress: None,
-            looked: Looked::default(),
+            looked: LookedAt::default(),
             samples: VecDeque::new(),
             last_runs: BTreeMap::new(),
             runs: VecDeque::new(),
@@ -84,7 +84,7 @@ impl TableState {
         (self.failures, self.quarantined) = (failures, quarantined);
     }
 
-    pub(super) fn looked(&mut self, looked: Looked) {
+    pub(super) fn looked(&mut self, looked: LookedAt) {
         if let Some((at_ms, stats)) = &looked.stats {
             self.sample(stats, *at_ms);
         }

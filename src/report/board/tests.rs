@@ -6,12 +6,11 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::action::{Action, Outcome};
-use crate::clock::PhaseTimes;
+use crate::actions::report::Detail;
+use crate::actions::rewrite_data_files::RewriteReport;
 use crate::inspect::{PartitionStats, TableStats};
 use crate::policy::{PolicySet, ResolvedPolicy};
-use crate::report::metrics::RunCounts;
 use crate::run_id::SUMMARY_RUN_ID;
-use crate::schedule::run_report::RewriteReport;
 use crate::table::LoadedTable;
 use crate::testing::builder::metadata;
 use crate::testing::{MemoryCatalog, MemoryStore};
@@ -62,7 +61,7 @@ fn name(n: usize) -> TableName {
     format!("lake.db.table_{n}").parse().expect("a name")
 }
 
-fn look<'a>(stats: &TableStats, loaded: &'a LoadedTable, policy: &'a ResolvedPolicy) -> Look<'a> {
+fn look<'a>(stats: &TableStats, loaded: &'a LoadedTable, policy: &'a ResolvedPolicy) -> TableLook<'a> {
     let partition = |n: u64| PartitionStats {
         partition: format!("hour=2026-11-{:02}-{:02}/region=eu-{}", n % 30, n % 24, n % 3),
         spec_id: 0,
@@ -71,25 +70,22 @@ fn look<'a>(stats: &TableStats, loaded: &'a LoadedTable, policy: &'a ResolvedPol
         data_records: 55_555 + n * 31,
     };
     let stats = Arc::new(stats.clone());
-    Look { stats, partitions: (0..100).map(partition).collect(), target_file_size_bytes: 1 << 29, loaded, policy }
+    TableLook { stats, partitions: (0..100).map(partition).collect(), target_file_size_bytes: 1 << 29, loaded, policy }
 }
 
-fn ran(n: i64) -> Ran {
+fn ran(n: i64) -> ActionReport {
     let report = RewriteReport {
         considered_data_files: 100,
         errors: vec![format!("file group {n} failed: {}", "e".repeat(200))],
         ..RewriteReport::new()
     };
-    let record = RunRecord {
-        action: Action::RewriteDataFiles,
+    ActionReport {
         outcome: Outcome::Failed,
         duration: Duration::from_secs(60),
-        finished_ms: n * 3_600_000,
-        counts: RunCounts::default(),
-        phases: PhaseTimes::default(),
-        refused: false,
-    };
-    Ran { record, reason: Some("the store was away".into()), report: serde_json::value::to_raw_value(&report).ok() }
+        reason: Some("the store was away".into()),
+        detail: Some(Detail::RewriteReport(Box::new(report))),
+        ..ActionReport::new(Action::RewriteDataFiles)
+    }
 }
 
 /// Everything that a table can have.
@@ -101,13 +97,13 @@ fn fill(board: &Board, name: &TableName, loaded: &LoadedTable, policy: &Resolved
         let whole = n == 599;
         board.change(name, |table| {
             if whole {
-                table.looked(Looked::of(look(&stats, loaded, policy), 599_000))
+                table.looked(LookedAt::of(look(&stats, loaded, policy), 599_000))
             } else {
                 table.sample(&stats, n as i64 * 1000)
             }
         });
     }
-    (0..60).for_each(|n| board.ran(name, RUN, ran(n)));
+    (0..60).for_each(|n| board.ran(name, RUN, &ran(n), n * 3_600_000));
     board.planned(name, &json!({"table": name.to_string()}), 1);
 }
 
@@ -141,7 +137,7 @@ fn what_is_kept_of_a_table_is_bounded_and_the_newest() {
     assert_eq!(list("policy").len(), crate::policy::Setting::KEYS.len());
     assert_eq!(view["plan"], json!({"planned-at-ms": 1, "plan": {"table": "lake.db.table_1"}}));
     // What is not known leaves nothing behind.
-    board.ran(&name(2), RUN, ran(1));
+    board.ran(&name(2), RUN, &ran(1), 3_600_000);
     assert!(board.table(&name(2), 0).is_none());
     board.table_gone(&name(1));
     assert!(board.table(&name(1), 0).is_none() && !board.knows(&name(1)));
@@ -177,10 +173,10 @@ fn progress_is_read_when_it_is_asked_for() {
     let board = board();
     board.table_found(&name(1));
     let progress = Arc::new(Progress::default());
-    board.table_works(&name(1), Doing::RewriteDataFiles);
+    board.table_works(&name(1), Doing::Running(Action::RewriteDataFiles));
     board.rewriting(&name(1), progress.clone(), 1_500);
     assert_eq!(view(&board, &name(1))["progress"]["phase"], "inspect");
-    progress.enter(crate::rewrite::Phase::Rewrite);
+    progress.enter(crate::action::Phase::Rewrite);
     progress.finish_group();
     let shown = view(&board, &name(1));
     assert_eq!((&shown["step"], &shown["next-step"]), (&json!("rewrite-data-files"), &Value::Null));

@@ -6,11 +6,11 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::action::{Action, Outcome};
+use crate::action::{Action, Doing, Outcome};
+use crate::actions::report::RunCounts;
 use crate::inspect::{PartitionStats, SizeBucket, SizeHistogram, TableStats};
 use crate::policy::SettingValue;
 use crate::report::health::{Health, Reason};
-use crate::report::metrics::RunCounts;
 use crate::schedule::control::Pause;
 use crate::schedule::observer::QueueStatus;
 
@@ -96,32 +96,6 @@ pub struct TableList {
     /// The last of them if there are more: `after` of the next page.
     #[schema(required)]
     pub next: Option<String>,
-}
-
-/// What a table is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Doing {
-    /// It waits for its next compaction.
-    Idle,
-    /// It is compacted.
-    RewriteDataFiles,
-    /// It waits for the clean-ups after a compaction.
-    Delay,
-    /// Snapshots expire.
-    ExpireSnapshots,
-    /// Orphan files are removed.
-    RemoveOrphanFiles,
-}
-
-impl From<Action> for Doing {
-    fn from(action: Action) -> Self {
-        match action {
-            Action::RewriteDataFiles => Self::RewriteDataFiles,
-            Action::ExpireSnapshots => Self::ExpireSnapshots,
-            Action::RemoveOrphanFiles => Self::RemoveOrphanFiles,
-        }
-    }
 }
 
 /// What a table waits for.

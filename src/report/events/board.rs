@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::records::{failed_record, records};
-use crate::action::Action;
-use crate::report::board::view::{self, Doing};
-use crate::report::board::{Board, Look, Ran};
-use crate::schedule::due::Step;
+use crate::action::Doing;
+use crate::actions::report::ActionReport;
+use crate::report::board::view;
+use crate::report::board::{Board, TableLook};
 use crate::schedule::observer::{Event, Observer, TableEvent};
-use crate::schedule::plan_table::{ActionPlan, nothing_to_rewrite, outline};
 use crate::table::TableName;
 
 impl Observer for Board {
@@ -31,37 +29,25 @@ fn of_table(board: &Board, name: &TableName, event: TableEvent<'_>, now_ms: i64)
         TableEvent::Found => board.table_found(name),
         TableEvent::Gone => board.table_gone(name),
         TableEvent::Waits { next, failures, quarantined, .. } => {
-            let doing = match next.step {
-                Step::RewriteDataFiles => Doing::Idle,
-                Step::CleanUp => Doing::Delay,
-            };
+            let doing = Doing::waiting_for(next.step);
             let shown = view::Next { step: next.step.as_str(), at_ms: next.at_ms, why: next.why };
             board.table_waits(name, doing, shown, failures, quarantined);
         }
         TableEvent::Paused(pause) => board.paused(Some(name), Some(pause.clone())),
         TableEvent::Resumed => board.paused(Some(name), None),
-        TableEvent::ActionStarted(action) => board.table_works(name, action.into()),
+        TableEvent::ActionStarted(action) => board.table_works(name, Doing::Running(action)),
         TableEvent::Rewriting(progress) => board.rewriting(name, progress.clone(), now_ms),
-        TableEvent::RewritePlanned(plan) => {
-            let outline = if plan.groups.is_empty() {
-                ActionPlan::Nothing(nothing_to_rewrite(plan))
-            } else {
-                ActionPlan::Would(outline(plan))
-            };
-            board.planned(name, &BTreeMap::from([(Action::RewriteDataFiles, outline)]), now_ms);
-        }
+        TableEvent::ActionPlanned(action, plan) => board.planned(name, &BTreeMap::from([(action, plan)]), now_ms),
         TableEvent::Planned(plan) => board.planned(name, plan, now_ms),
         TableEvent::StepDone(run, done) => {
-            for ran in records(&done.report, now_ms) {
-                board.ran(name, &run.run_id.to_string(), ran);
-            }
+            let actions = done.report.actions.iter();
+            actions.for_each(|report| board.ran(name, &run.run_id.to_string(), report, now_ms));
         }
         TableEvent::StepFailed(run, step, error) => {
-            let record = failed_record(step, error, now_ms);
-            board.ran(name, &run.run_id.to_string(), Ran { record, reason: Some(error.to_string()), report: None });
+            board.ran(name, &run.run_id.to_string(), &ActionReport::of_error(step, error), now_ms);
         }
         TableEvent::Looked { subject, collected, partitions } => {
-            let look = Look {
+            let look = TableLook {
                 stats: collected.stats.clone(),
                 partitions: partitions.to_vec(),
                 target_file_size_bytes: collected.target_file_size_bytes,

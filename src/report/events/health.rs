@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::action::RunStep;
 use crate::clean::Refused;
 use crate::report::board::Board;
 use crate::report::catalogs::{CatalogHealth, Judged};
@@ -14,7 +15,7 @@ use crate::report::kept::kept;
 use crate::report::metrics::Metrics;
 use crate::report::vitals::Vital;
 use crate::schedule::observer::{Event, Observer, TableEvent};
-use crate::schedule::run_table::{StepDone, StepReport};
+use crate::schedule::run_table::StepDone;
 use crate::table::TableName;
 
 /// Time passes while nothing happens to a table, so its health is judged anew this often.
@@ -182,9 +183,9 @@ impl HealthJudge {
             if done.report.outcome().is_failure() {
                 vital.last_failure = done.report.problem().map(kept);
             }
-            if let StepReport::CleanUp(clean_up) = &done.report {
+            if done.report.step == RunStep::LAST {
                 let refused = |refused: &Refused| kept(format!("{}: {}", refused.reason, refused.detail));
-                vital.refused = clean_up.refusal().map(refused);
+                vital.refused = done.report.refusal().map(refused);
             }
         });
     }

@@ -2,10 +2,9 @@
 
 use std::io::Write as _;
 
+use crate::action::Outcome;
 use crate::config::LoadedConfig;
-use crate::report::words::step_summary;
 use crate::schedule::observer::{Event, Observer, TableEvent};
-use crate::schedule::run_report::outcome_of;
 use crate::table::TableName;
 use crate::telemetry::visible;
 
@@ -77,7 +76,7 @@ impl Log {
             TableEvent::AskedFor => tracing::info!(table = %name, "compaction asked for"),
             TableEvent::StepStarted(run, step) => log_step!(info, name, run, step.as_str(), "step started"),
             TableEvent::StepDone(run, done) => {
-                let (step, outcome) = (done.report.step().as_str(), done.report.outcome());
+                let (step, outcome) = (done.report.step.as_str(), done.report.outcome());
                 let (failed, outcome) = (outcome.is_failure(), outcome.as_str());
                 let report = serde_json::to_string(&done.report).unwrap_or_default();
                 if failed {
@@ -85,10 +84,10 @@ impl Log {
                 } else {
                     log_step!(info, name, run, step, outcome, %report, "step ended");
                 }
-                self.echo(name, &step_summary(&done.report));
+                self.echo(name, &done.report.summary());
             }
             TableEvent::StepFailed(run, step, error) => {
-                let (kind, outcome, step) = (error.kind().as_str(), outcome_of(error.kind()), step.as_str());
+                let (kind, outcome, step) = (error.kind().as_str(), Outcome::of(error.kind()), step.as_str());
                 if outcome.is_failure() {
                     log_step!(warn, name, run, step, kind, %error, "step failed; it is tried again later");
                 } else {

@@ -1,8 +1,8 @@
 //! What happens, as metrics.
 
-use super::records::{failed_record, record_step};
-use crate::report::metrics::{Backoff, Metrics, Step};
-use crate::schedule::due;
+use crate::action::Doing;
+use crate::actions::report::ActionReport;
+use crate::report::metrics::{Backoff, Metrics};
 use crate::schedule::observer::{Event, Observer, TableEvent};
 use crate::table::TableName;
 
@@ -28,12 +28,9 @@ fn of_table(metrics: &Metrics, name: &TableName, event: TableEvent<'_>, now_ms: 
         TableEvent::Found => metrics.register_table(name),
         TableEvent::Gone => metrics.forget_table(name),
         TableEvent::Waits { next, next_run_ms, failures, quarantined } => {
-            let (step, delay_end_ms) = match next.step {
-                due::Step::RewriteDataFiles => (Step::Idle, None),
-                due::Step::CleanUp => (Step::Delay, Some(next.at_ms)),
-            };
-            metrics.set_step(name, step);
-            metrics.set_next(name, next_run_ms, delay_end_ms);
+            let doing = Doing::waiting_for(next.step);
+            metrics.set_step(name, doing);
+            metrics.set_next(name, next_run_ms, (doing == Doing::Delay).then_some(next.at_ms));
             let until_ms = next.is_backoff().then_some(next.at_ms);
             metrics.set_backoff(name, Backoff { consecutive_failures: failures, until_ms, quarantined });
         }
@@ -41,11 +38,15 @@ fn of_table(metrics: &Metrics, name: &TableName, event: TableEvent<'_>, now_ms: 
         TableEvent::Resumed => metrics.set_table_paused(name, false),
         TableEvent::KnownSuccess(action, finished_ms) => metrics.set_last_success(name, action, finished_ms),
         TableEvent::ActionStarted(action) => {
-            metrics.set_step(name, Step::Running(action));
+            metrics.set_step(name, Doing::Running(action));
             metrics.end_wait(name);
         }
-        TableEvent::StepDone(_, done) => record_step(metrics, name, &done.report, now_ms),
-        TableEvent::StepFailed(_, step, error) => metrics.record_run(name, &failed_record(step, error, now_ms)),
+        TableEvent::StepDone(_, done) => {
+            done.report.actions.iter().for_each(|report| metrics.record_run(name, report, now_ms));
+        }
+        TableEvent::StepFailed(_, step, error) => {
+            metrics.record_run(name, &ActionReport::of_error(step, error), now_ms);
+        }
         _ => {}
     }
 }

@@ -4,13 +4,11 @@ mod board;
 mod health;
 mod log;
 mod metrics;
-mod records;
 
 use std::sync::Arc;
 
 use health::HealthJudge;
 use log::Log;
-pub use records::record_step;
 
 use crate::report::board::Board;
 use crate::report::metrics::Metrics;

@@ -4,16 +4,17 @@ use std::time::Duration;
 use super::health::JUDGE_EVERY_MS;
 use super::*;
 use crate::action::Action;
+use crate::action::RunStep;
 use crate::config::{Problem, Problems};
 use crate::error::Error;
 use crate::inspect::ManifestCache;
-use crate::report::board::Selection;
+use crate::report::board::TableSelection;
 use crate::report::health::Health;
 use crate::rewrite::memory::MemoryBudget;
 use crate::run_id::RunId;
-use crate::schedule::due::{Ended, Failures, NextStep, Step, after_rewrite};
+use crate::schedule::due::{Failures, NextStep, StepEnd, after_rewrite};
 use crate::schedule::observer::TableEvent;
-use crate::schedule::run_table::Run;
+use crate::schedule::run_table::TableRun;
 use crate::table::TableName;
 
 const HOUR_MS: i64 = 3_600_000;
@@ -38,7 +39,7 @@ fn reporter(tables: &[&str]) -> Reporter {
 
 /// The names of the unhealthy tables.
 fn unhealthy(reporter: &Reporter) -> Vec<String> {
-    let selection = Selection { health: Some(Health::Unhealthy), limit: 10, ..Selection::default() };
+    let selection = TableSelection { health: Some(Health::Unhealthy), limit: 10, ..TableSelection::default() };
     reporter.board.tables(&selection, 0).tables.into_iter().map(|table| table.name).collect()
 }
 
@@ -74,11 +75,11 @@ fn only_what_is_tried_again_is_in_backoff() {
         reporter.observe(Event::Table(&name("a"), waits), 0);
     };
     let (mut failures, clean_up) = (Failures::default(), after_rewrite(None, Duration::ZERO, 7_000));
-    let next = failures.after(Step::RewriteDataFiles, Ended::Failed, clean_up, 7_000);
+    let next = failures.after(RunStep::FIRST, StepEnd::Failed, clean_up, 7_000);
     waits(&next, failures.most());
     assert_eq!(backoff(), Some(0.0), "the clean-up does not wait for the failed compaction");
     let rewrite = NextStep::asked_for(9_000);
-    let next = failures.after(Step::CleanUp, Ended::Well, rewrite, 8_000);
+    let next = failures.after(RunStep::LAST, StepEnd::Well, rewrite, 8_000);
     waits(&next, failures.most());
     assert_eq!(backoff(), Some(68.0));
     let started = TableEvent::ActionStarted(Action::RewriteDataFiles);
@@ -91,8 +92,8 @@ fn only_the_beginning_of_a_long_error_is_kept() {
     let reporter = reporter(&["a"]);
     let error = Error::unavailable("<html>".repeat(1000));
     let fits = |what: &str, text: &str| assert!(text.ends_with('…') && text.len() <= 1024, "{what}: {}", text.len());
-    let run = Run { run_id: RunId(uuid::Uuid::nil()), since_ms: 0 };
-    reporter.observe(Event::Table(&name("a"), TableEvent::StepFailed(run, Step::CleanUp, &error)), 0);
+    let run = TableRun { run_id: RunId(uuid::Uuid::nil()), since_ms: 0 };
+    reporter.observe(Event::Table(&name("a"), TableEvent::StepFailed(run, RunStep::LAST, &error)), 0);
     reporter.observe(Event::Table(&name("a"), TableEvent::CollectionFailed(&error)), 0);
     reporter.health.note(&name("a"), |vital| vital.waits(0, 1, false));
     reporter.observe(Event::Heartbeat, 0);

@@ -25,7 +25,7 @@ use parking_lot::{Mutex, MutexGuard};
 use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Registry, TextEncoder};
-pub use records::{Backoff, MemoryUse, RunCounts, RunRecord, Step, Stored};
+pub use records::{Backoff, MemoryUse};
 pub use series::Cardinality;
 use series::extra_labels;
 use sizes::SizeCollector;

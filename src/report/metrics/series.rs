@@ -6,8 +6,7 @@ use std::sync::OnceLock;
 use super::Metrics;
 use super::definitions::{self, ALL, Definition, MetricKind, OPERATIONS};
 use super::operating_system::ProcessMetrics;
-use super::records::Step;
-use crate::action::{Action, Outcome};
+use crate::action::{Action, Doing, Outcome, Phase};
 use crate::inspect::TableStats;
 use crate::report::health::ReasonKind;
 
@@ -83,7 +82,7 @@ pub(super) fn folded() -> &'static [(&'static Definition, Option<&'static str>)]
 /// Every combination of the values that labels can have beside those that name a table or catalog. Never empty.
 pub(super) fn extra_labels(definition: &Definition) -> Vec<Vec<&'static str>> {
     if definition.name == definitions::RUN_PHASE_DURATION.name {
-        let of_action = |action: Action| action.phases().iter().map(move |phase| vec![action.as_str(), *phase]);
+        let of_action = |action: Action| action.phases().iter().map(move |phase| vec![action.as_str(), phase.as_str()]);
         return Action::ALL.into_iter().flat_map(of_action).collect();
     }
     let mut combinations = vec![Vec::new()];
@@ -103,14 +102,15 @@ fn values_of(definition: &Definition, label: &str) -> Vec<&'static str> {
     let deletes = [definitions::DELETED_FILES.name, definitions::DELETED_BYTES.name];
     match label {
         "action" if deletes.contains(&definition.name) => {
-            vec![Action::ExpireSnapshots.as_str(), Action::RemoveOrphanFiles.as_str()]
+            let deleting = Action::ALL.iter().filter(|action| action.phases().contains(&Phase::Delete));
+            deleting.map(|action| action.as_str()).collect()
         }
         "action" => Action::ALL.iter().map(|action| action.as_str()).collect(),
         "outcome" if definition.name == definitions::REQUESTS.name => definitions::request_outcomes(),
         "outcome" if definition.name == definitions::CONFIG_RELOADS.name => vec!["success", "failed"],
         "outcome" => Outcome::ALL.iter().map(|outcome| outcome.as_str()).collect(),
         "operation" => OPERATIONS.to_vec(),
-        "step" => Step::ALL.iter().map(|step| step.as_str()).collect(),
+        "step" => Doing::all().into_iter().map(Doing::as_str).collect(),
         "reason" => ReasonKind::ALL.iter().map(|kind| kind.as_str()).collect(),
         "series" => vec!["own", "other"],
         "content" => {

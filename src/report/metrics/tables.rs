@@ -1,10 +1,11 @@
 //! The metrics of tables: each function shows one thing about one table.
 
 use super::definitions::{self, Definition};
-use super::records::{Backoff, RunRecord, Step, Stored};
+use super::records::Backoff;
 use super::slots::SeriesSlot;
 use super::{Labels, Metrics, encode, flag, seconds, series};
-use crate::action::{Action, Outcome};
+use crate::action::{Action, Doing, Outcome};
+use crate::actions::report::{ActionReport, Stored};
 use crate::error::Result;
 use crate::inspect::TableStats;
 use crate::report::health::ReasonKind;
@@ -31,7 +32,7 @@ impl Metrics {
     }
 
     /// Shows what the last listing found.
-    pub fn record_stored(&self, table: &TableName, stored: Stored) {
+    pub(super) fn record_stored(&self, table: &TableName, stored: Stored) {
         let samples = [
             (&definitions::STORED_FILES, None, stored.files as f64),
             (&definitions::STORED_FILE_BYTES, None, stored.bytes as f64),
@@ -52,8 +53,8 @@ impl Metrics {
         }
     }
 
-    /// Counts a run that is over.
-    pub fn record_run(&self, table: &TableName, run: &RunRecord) {
+    /// Counts a run of an action that ended at `finished_ms`, milliseconds since the epoch.
+    pub fn record_run(&self, table: &TableName, run: &ActionReport, finished_ms: i64) {
         let (action, outcome) = (run.action.as_str(), run.outcome.as_str());
         self.histogram(&definitions::RUN_DURATION, &[action, outcome]).observe(run.duration.as_secs_f64());
         for (phase, duration) in run.phases.iter() {
@@ -62,11 +63,14 @@ impl Metrics {
         self.count_run(table, run);
         self.record(table, &[(&definitions::REFUSED, Some(action), flag(run.refused))]);
         if run.outcome == Outcome::Success {
-            self.set_last_success(table, run.action, run.finished_ms);
+            self.set_last_success(table, run.action, finished_ms);
+        }
+        if let Some(stored) = run.stored {
+            self.record_stored(table, stored);
         }
     }
 
-    fn count_run(&self, table: &TableName, run: &RunRecord) {
+    fn count_run(&self, table: &TableName, run: &ActionReport) {
         let mut slots = self.slots();
         let slot = self.slot(&mut slots, table);
         let labels = Labels::of(table, slot);
@@ -96,9 +100,9 @@ impl Metrics {
     }
 
     /// Shows the step that a table is in.
-    pub fn set_step(&self, table: &TableName, step: Step) {
-        let sample = |each: Step| (&definitions::STEP as &Definition, Some(each.as_str()), flag(each == step));
-        self.record(table, &Step::ALL.map(sample));
+    pub fn set_step(&self, table: &TableName, doing: Doing) {
+        let sample = |each: Doing| (&definitions::STEP as &Definition, Some(each.as_str()), flag(each == doing));
+        self.record(table, &Doing::all().into_iter().map(sample).collect::<Vec<_>>());
     }
 
     /// Shows when the next compaction is due and when the delay before the clean-ups ends, milliseconds since the epoch;

@@ -5,12 +5,15 @@ use proptest::prelude::*;
 
 use super::definitions::{OPERATIONS, request_outcomes};
 use super::*;
-use crate::action::{Action, Outcome};
+use crate::action::{Action, Doing, Outcome};
+use crate::actions::report::{ActionReport, RunCounts, Stored};
 use crate::clock::PhaseTimes;
 use crate::http_client::RequestObserver;
 use crate::inspect::{SizeHistogram, TableStats};
 use crate::report::health::ReasonKind;
 use crate::schedule::observer::QueueStatus;
+
+const ENDED_MS: i64 = 1_796_000_000_500;
 
 fn table(name: &str) -> TableName {
     name.parse().expect(name)
@@ -41,12 +44,11 @@ fn stats(seed: u64) -> TableStats {
     }
 }
 
-fn run(action: Action, outcome: Outcome, counts: RunCounts) -> RunRecord {
+fn run(action: Action, outcome: Outcome, counts: RunCounts) -> ActionReport {
     let mut phases = PhaseTimes::default();
-    action.phases().iter().for_each(|phase| phases.add(phase, Duration::from_millis(1500)));
-    let duration = Duration::from_millis(75_500);
-    let refused = outcome == Outcome::Skipped;
-    RunRecord { action, outcome, duration, finished_ms: 1_796_000_000_500, counts, phases, refused }
+    action.phases().iter().for_each(|phase| phases.add(*phase, Duration::from_millis(1500)));
+    let (duration, refused) = (Duration::from_millis(75_500), outcome == Outcome::Skipped);
+    ActionReport { outcome, duration, counts, phases, refused, ..ActionReport::new(action) }
 }
 
 /// Everything that is recorded of tables, apart from runs.
@@ -56,7 +58,7 @@ fn record_all(metrics: &Metrics, name: &TableName, seed: u64) {
     metrics
         .record_stored(name, Stored { files: 100 + seed, bytes: 10_000, orphan_files: 3 + seed, orphan_bytes: 4096 });
     metrics.set_health(name, &[ReasonKind::SmallFiles], Some(1_795_999_000_000));
-    metrics.set_step(name, Step::Delay);
+    metrics.set_step(name, Doing::Delay);
     metrics.set_next(name, Some(1_796_003_600_000), Some(1_796_000_300_000));
     metrics.set_table_paused(name, true);
     metrics
@@ -86,9 +88,9 @@ fn full_page() -> Metrics {
         commit_unknown: 2,
         ..RunCounts::default()
     };
-    metrics.record_run(&orders, &run(Action::RewriteDataFiles, Outcome::Success, rewrite));
+    metrics.record_run(&orders, &run(Action::RewriteDataFiles, Outcome::Success, rewrite), ENDED_MS);
     let expire = RunCounts { expired_snapshots: 11, deleted_files: 50, deleted_bytes: 123, ..RunCounts::default() };
-    metrics.record_run(&orders, &run(Action::ExpireSnapshots, Outcome::Failed, expire));
+    metrics.record_run(&orders, &run(Action::ExpireSnapshots, Outcome::Failed, expire), ENDED_MS);
     metrics.set_last_success(&orders, Action::ExpireSnapshots, 1_795_000_000_000);
     metrics.observe("load_table", "ok", 0.03);
     metrics.observe("read", "not_found", 0.003);
@@ -97,7 +99,7 @@ fn full_page() -> Metrics {
     metrics.bytes_written(500);
     // Beyond the limit.
     record_all(&metrics, &rest, 2);
-    metrics.record_run(&rest, &run(Action::RewriteDataFiles, Outcome::Skipped, RunCounts::default()));
+    metrics.record_run(&rest, &run(Action::RewriteDataFiles, Outcome::Skipped, RunCounts::default()), ENDED_MS);
     metrics
 }
 
@@ -272,7 +274,7 @@ fn there_are_as_many_series_as_the_formula_says() {
             let name = table(&format!("lake.a.t{i}"));
             record_all(&metrics, &name, 1);
             for action in Action::ALL {
-                metrics.record_run(&name, &run(action, Outcome::Success, RunCounts::default()));
+                metrics.record_run(&name, &run(action, Outcome::Success, RunCounts::default()), ENDED_MS);
             }
         }
         metrics

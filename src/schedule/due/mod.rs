@@ -1,11 +1,12 @@
 //! Which step of a table's maintenance comes next, and when. Pure.
 //!
-//! A run is `rewrite-data-files -> delay -> expire-snapshots -> remove-orphan-files`. The two clean-ups form one step, so a table
-//! is always waiting for exactly one of two steps. Where it stands follows from its own snapshots, so a restart goes on where the
-//! last process stopped, also in the middle of a delay.
+//! A run is `rewrite-data-files -> delay -> expire-snapshots -> remove-orphan-files`: two steps, of which the schedule starts the
+//! first and the delay the last. A table is always waiting for exactly one of them. Where it stands follows from its own snapshots,
+//! so a restart goes on where the last process stopped, also in the middle of a delay.
 
 use std::time::Duration;
 
+use crate::action::{Action, RunStep};
 use crate::backoff::doubled;
 use crate::error::Result;
 use crate::policy::{Schedule, TablePolicy, human_duration};
@@ -22,20 +23,11 @@ const BACKOFF_WHY: &str = "back-off after a failure";
 const REFUSED: (Duration, Duration) = (Duration::from_secs(15 * 60), Duration::from_secs(4 * 60 * 60));
 const REFUSED_WHY: &str = "other tables could not be asked";
 
-/// A step of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Step {
-    /// Compaction.
-    RewriteDataFiles,
-    /// Snapshot expiry, then orphan removal.
-    CleanUp,
-}
-
 /// What a table waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NextStep {
     /// The step.
-    pub step: Step,
+    pub step: RunStep,
     /// When it is due, milliseconds since the epoch.
     pub at_ms: i64,
     /// Why then.
@@ -43,7 +35,7 @@ pub struct NextStep {
 }
 
 impl NextStep {
-    fn new(step: Step, at_ms: i64, why: &'static str) -> Self {
+    fn new(step: RunStep, at_ms: i64, why: &'static str) -> Self {
         Self { step, at_ms, why }
     }
 
@@ -54,7 +46,7 @@ impl NextStep {
 
     /// Compaction now, as an operator wants it.
     pub fn asked_for(now_ms: i64) -> Self {
-        Self::new(Step::RewriteDataFiles, now_ms, "asked for")
+        Self::new(RunStep::FIRST, now_ms, "asked for")
     }
 }
 
@@ -79,14 +71,14 @@ pub fn first_step(own: Option<&OwnRun>, policy: &TablePolicy, delay: Duration, n
         Schedule::Cron(_) => started_ms.max(catch_up_from(now_ms)),
     };
     if !own.complete {
-        let next = NextStep::new(Step::RewriteDataFiles, now_ms, "the last run was cut short");
+        let next = NextStep::new(RunStep::FIRST, now_ms, "the last run was cut short");
         return Ok(Standing { next, since_ms });
     }
     // Whether the clean-up was done cannot be seen in the table. It is idempotent, so it is done, even if the schedule's next
     // time has come as well: with a delay longer than the schedule's period, a process that is restarted now and then would
     // otherwise compact again each time and never clean up.
     let at_ms = after_commit(own.committed_ms, delay, now_ms);
-    let next = NextStep::new(Step::CleanUp, at_ms, "delay after the last commit of the last run");
+    let next = NextStep::new(RunStep::LAST, at_ms, "delay after the last commit of the last run");
     Ok(Standing { next, since_ms })
 }
 
@@ -103,38 +95,39 @@ fn first_rewrite(policy: &TablePolicy, now_ms: i64) -> Result<Standing> {
             }
         }
     };
-    Ok(Standing { next: NextStep::new(Step::RewriteDataFiles, at_ms, why), since_ms })
+    Ok(Standing { next: NextStep::new(RunStep::FIRST, at_ms, why), since_ms })
 }
 
 /// After compaction, whether or not it found work: the clean-ups, once the newest own commit is old enough.
 pub fn after_rewrite(last_own_commit_ms: Option<i64>, delay: Duration, now_ms: i64) -> NextStep {
     let at_ms = last_own_commit_ms.map_or(now_ms, |committed| after_commit(committed, delay, now_ms));
-    NextStep::new(Step::CleanUp, at_ms, "delay after the last commit")
+    NextStep::new(RunStep::LAST, at_ms, "delay after the last commit")
 }
 
 /// After the clean-ups: the schedule's next time after `since_ms`, at once if that has passed.
 pub fn after_clean_up(since_ms: i64, policy: &TablePolicy, now_ms: i64) -> Result<NextStep> {
     let at_ms = policy.schedule.next_after(since_ms.min(now_ms), &policy.zone()?)?;
-    Ok(NextStep::new(Step::RewriteDataFiles, at_ms.max(now_ms), "schedule"))
+    Ok(NextStep::new(RunStep::FIRST, at_ms.max(now_ms), "schedule"))
 }
 
 /// What comes next, for people: which step, when and why. A step of which the policy wants nothing gives way to the other,
 /// as it does when it is due.
 pub fn describe(next: &NextStep, policy: &TablePolicy, now_ms: i64) -> String {
-    let (expire, orphans) = (policy.expire_snapshots.enabled, policy.remove_orphan_files.enabled);
-    let wanted = |step| match step {
-        Step::RewriteDataFiles => policy.rewrite_data_files.enabled,
-        Step::CleanUp => expire || orphans,
-    };
+    let wanted = |step: RunStep| step.actions().iter().any(|action| policy.is_enabled(*action));
     let wait_ms = next.at_ms.saturating_sub(now_ms).max(0).unsigned_abs();
     let when = if wait_ms == 0 { "now".to_owned() } else { format!("in {}", human_duration(whole_seconds(wait_ms))) };
-    let (step, other) = (next.step, next.step.other());
+    let (step, other) = (next.step, next.step.next());
     let (name, other_name) = (step.as_str(), other.as_str());
     match (wanted(step), wanted(other)) {
-        (false, false) => "nothing: the policy disables all three actions".to_owned(),
+        (false, false) => format!("nothing: the policy disables all {} actions", in_words(Action::ALL.len())),
         (false, true) => format!("{other_name} {when} ({name} is disabled by the policy)"),
         (true, _) => format!("{name} {when} ({})", next.why),
     }
+}
+
+fn in_words(count: usize) -> String {
+    let words = ["two", "three", "four", "five", "six", "seven", "eight", "nine"];
+    count.checked_sub(2).and_then(|place| words.get(place)).map_or(count.to_string(), |word| (*word).to_owned())
 }
 
 /// Rounded up, so that what is said to be due is due.
@@ -156,14 +149,14 @@ pub fn after_change(
 ) -> Result<NextStep> {
     match waiting.step {
         _ if failing || waiting.at_ms <= now_ms => Ok(waiting.clone()),
-        Step::RewriteDataFiles => after_clean_up(since_ms, policy, now_ms),
-        Step::CleanUp => Ok(after_rewrite(last_own_commit_ms, delay, now_ms)),
+        RunStep::FIRST => after_clean_up(since_ms, policy, now_ms),
+        _ => Ok(after_rewrite(last_own_commit_ms, delay, now_ms)),
     }
 }
 
 /// How a step ended, as far as the next one is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum StepEnd {
     /// As it should, or there was a reason that is no failure not to do it.
     Well,
     /// It failed, which is no reason not to do the other step.
@@ -177,67 +170,56 @@ pub enum Ended {
 /// Failures in a row, by step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Failures {
-    /// Of compaction.
-    pub rewrite_data_files: u32,
-    /// Of the clean-ups.
-    pub clean_up: u32,
+    of: [u32; RunStep::COUNT],
     /// Clean-ups in a row that were refused since others gave no answer. These are no failures.
-    pub refused: u32,
+    refused: u32,
 }
 
 impl Failures {
     /// The larger number.
     pub fn most(self) -> u32 {
-        self.rewrite_data_files.max(self.clean_up)
+        self.of.into_iter().max().unwrap_or(0)
     }
 
-    /// Whether this step has failed and not gone well since.
-    pub fn is_failing(mut self, step: Step) -> bool {
-        *self.of(step) > 0
-    }
-
-    fn of(&mut self, step: Step) -> &mut u32 {
-        match step {
-            Step::RewriteDataFiles => &mut self.rewrite_data_files,
-            Step::CleanUp => &mut self.clean_up,
-        }
+    /// How often this step has failed since it has gone well.
+    pub fn of(self, step: RunStep) -> u32 {
+        self.of[step.index()]
     }
 
     /// Counts how `step` ended and says what follows it. `other` is the other step, due as if all had gone well.
     ///
     /// A failed compaction does not keep the clean-ups from being done, and is tried again after them, whatever the schedule
     /// says; a failing or refused clean-up is tried again until the next compaction is due.
-    pub fn after(&mut self, step: Step, ended: Ended, other: NextStep, now_ms: i64) -> NextStep {
-        let count = self.of(step);
-        *count = if matches!(ended, Ended::Well | Ended::Refused) { 0 } else { count.saturating_add(1) };
-        if step == Step::CleanUp {
-            self.refused = if ended == Ended::Refused { self.refused.saturating_add(1) } else { 0 };
+    pub fn after(&mut self, step: RunStep, ended: StepEnd, other: NextStep, now_ms: i64) -> NextStep {
+        let count = &mut self.of[step.index()];
+        *count = if matches!(ended, StepEnd::Well | StepEnd::Refused) { 0 } else { count.saturating_add(1) };
+        if step == RunStep::LAST {
+            self.refused = if ended == StepEnd::Refused { self.refused.saturating_add(1) } else { 0 };
         }
-        match (step, ended) {
-            (_, Ended::Stuck) => self.again(step, now_ms),
-            (Step::RewriteDataFiles, Ended::Well | Ended::Failed | Ended::Refused) => other,
-            (Step::CleanUp, Ended::Well | Ended::Failed | Ended::Refused) => {
-                let rewrite =
-                    if self.rewrite_data_files > 0 { self.again(Step::RewriteDataFiles, now_ms) } else { other };
-                let again = match ended {
-                    Ended::Failed => Some(self.again(Step::CleanUp, now_ms)),
-                    Ended::Refused => Some(self.asked_again(now_ms)),
-                    Ended::Well | Ended::Stuck => None,
-                };
-                again.filter(|again| again.at_ms < rewrite.at_ms).unwrap_or(rewrite)
-            }
+        if ended == StepEnd::Stuck {
+            return self.again(step, now_ms);
         }
+        if step != RunStep::LAST {
+            return other;
+        }
+        let first = if self.of(RunStep::FIRST) > 0 { self.again(RunStep::FIRST, now_ms) } else { other };
+        let again = match ended {
+            StepEnd::Failed => Some(self.again(step, now_ms)),
+            StepEnd::Refused => Some(self.asked_again(now_ms)),
+            StepEnd::Well | StepEnd::Stuck => None,
+        };
+        again.filter(|again| again.at_ms < first.at_ms).unwrap_or(first)
     }
 
     /// 15 min, 30 min, 1 h ... 4 h: each attempt lists the table's files.
     fn asked_again(self, now_ms: i64) -> NextStep {
         let wait = doubled(REFUSED.0, REFUSED.1, self.refused.saturating_sub(1));
-        NextStep::new(Step::CleanUp, now_ms.saturating_add(millis(wait)), REFUSED_WHY)
+        NextStep::new(RunStep::LAST, now_ms.saturating_add(millis(wait)), REFUSED_WHY)
     }
 
     /// The same step again, later each time.
-    fn again(mut self, step: Step, now_ms: i64) -> NextStep {
-        let wait = backoff(*self.of(step));
+    fn again(self, step: RunStep, now_ms: i64) -> NextStep {
+        let wait = backoff(self.of(step));
         NextStep::new(step, now_ms.saturating_add(millis(wait)), BACKOFF_WHY)
     }
 }
@@ -263,23 +245,6 @@ fn after_commit(committed_ms: i64, delay: Duration, now_ms: i64) -> i64 {
 
 fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
-}
-
-impl Step {
-    /// A stable name for labels and reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::RewriteDataFiles => "rewrite-data-files",
-            Self::CleanUp => "clean-up",
-        }
-    }
-
-    fn other(self) -> Self {
-        match self {
-            Self::RewriteDataFiles => Self::CleanUp,
-            Self::CleanUp => Self::RewriteDataFiles,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -23,19 +23,19 @@ fn own(started_ms: i64, committed_ms: i64, complete: bool) -> OwnRun {
     OwnRun { run_id: RunId(run_id), snapshot_id: 1, committed_ms, complete }
 }
 
-fn first(own: Option<&OwnRun>, policy: &TablePolicy, now_ms: i64) -> (Step, i64, i64) {
+fn first(own: Option<&OwnRun>, policy: &TablePolicy, now_ms: i64) -> (RunStep, i64, i64) {
     let Standing { next, since_ms } = first_step(own, policy, DELAY, now_ms).expect("a valid policy");
     (next.step, next.at_ms - now_ms, since_ms)
 }
 
 #[test]
 fn a_table_never_maintained_begins_at_once_or_when_cron_says() {
-    assert_eq!(first(None, &every(60), NOW), (Step::RewriteDataFiles, 0, NOW));
+    assert_eq!(first(None, &every(60), NOW), (RunStep::FIRST, 0, NOW));
     let half_past = cron("30 * * * *");
     let daily = cron("30 4 * * *");
     let since = NOW - HOUR;
-    assert_eq!(first(None, &half_past, NOW), (Step::RewriteDataFiles, 0, since), "missed by half an hour");
-    assert_eq!(first(None, &daily, NOW), (Step::RewriteDataFiles, 0, since), "missed by half an hour");
+    assert_eq!(first(None, &half_past, NOW), (RunStep::FIRST, 0, since), "missed by half an hour");
+    assert_eq!(first(None, &daily, NOW), (RunStep::FIRST, 0, since), "missed by half an hour");
     // 05:30 exactly, 05:29, and more than an hour late.
     let due = NOW + 30 * MINUTE;
     assert_eq!(first(None, &cron("30 5 * * *"), due).1, 0, "due this very moment");
@@ -50,18 +50,18 @@ fn a_restart_goes_on_where_the_last_process_stopped() {
     let started = NOW - 20 * MINUTE;
     // Committed 10 min ago: 20 min of the delay are left.
     let in_delay = own(started, NOW - 10 * MINUTE, true);
-    assert_eq!(first(Some(&in_delay), &policy, NOW), (Step::CleanUp, 20 * MINUTE, started));
+    assert_eq!(first(Some(&in_delay), &policy, NOW), (RunStep::LAST, 20 * MINUTE, started));
     let just_now = own(started, NOW, true);
-    assert_eq!(first(Some(&just_now), &policy, NOW), (Step::CleanUp, 30 * MINUTE, started));
+    assert_eq!(first(Some(&just_now), &policy, NOW), (RunStep::LAST, 30 * MINUTE, started));
     let delay_over = own(NOW - 50 * MINUTE, NOW - 40 * MINUTE, true);
-    assert_eq!(first(Some(&delay_over), &policy, NOW), (Step::CleanUp, 0, NOW - 50 * MINUTE));
+    assert_eq!(first(Some(&delay_over), &policy, NOW), (RunStep::LAST, 0, NOW - 50 * MINUTE));
     let both_due = own(NOW - 90 * MINUTE, NOW - 80 * MINUTE, true);
     let (step, wait, since) = first(Some(&both_due), &policy, NOW);
-    assert_eq!((step, wait, since), (Step::CleanUp, 0, NOW - 90 * MINUTE));
+    assert_eq!((step, wait, since), (RunStep::LAST, 0, NOW - 90 * MINUTE));
     assert_eq!(after_clean_up(since, &policy, NOW + SECOND).expect("valid").at_ms, NOW + SECOND, "and then at once");
     for committed in [NOW - 80 * MINUTE, NOW] {
         let cut_short = own(NOW - 90 * MINUTE, committed, false);
-        assert_eq!(first(Some(&cut_short), &policy, NOW), (Step::RewriteDataFiles, 0, NOW - 90 * MINUTE));
+        assert_eq!(first(Some(&cut_short), &policy, NOW), (RunStep::FIRST, 0, NOW - 90 * MINUTE));
     }
 }
 
@@ -71,7 +71,7 @@ fn a_cron_time_missed_for_long_while_the_process_was_down_is_left_to_the_next() 
     // 03:30 today was missed by an hour and a half.
     let last = own(NOW - 26 * HOUR, NOW - 25 * HOUR, true);
     let (step, wait, since) = first(Some(&last), &policy, NOW);
-    assert_eq!((step, wait), (Step::CleanUp, 0));
+    assert_eq!((step, wait), (RunStep::LAST, 0));
     let next = after_clean_up(since, &policy, NOW).expect("valid");
     assert_eq!(next.at_ms, NOW + 22 * HOUR + 30 * MINUTE);
     // Missed by half an hour.
@@ -109,52 +109,52 @@ fn back_off_grows_from_a_minute_to_an_hour() {
 }
 
 fn clean_up_at(at_ms: i64) -> NextStep {
-    NextStep::new(Step::CleanUp, at_ms, "test")
+    NextStep::new(RunStep::LAST, at_ms, "test")
 }
 
 fn rewrite_at(at_ms: i64) -> NextStep {
-    NextStep::new(Step::RewriteDataFiles, at_ms, "test")
+    NextStep::new(RunStep::FIRST, at_ms, "test")
 }
 
 #[test]
 fn a_failed_compaction_is_tried_again_after_the_clean_ups_whatever_the_schedule_says() {
     let mut failures = Failures::default();
     for (nth, wait) in [(1, MINUTE), (2, 2 * MINUTE), (3, 4 * MINUTE)] {
-        let next = failures.after(Step::RewriteDataFiles, Ended::Failed, clean_up_at(NOW + 5), NOW);
-        assert_eq!((next.step, next.at_ms), (Step::CleanUp, NOW + 5));
+        let next = failures.after(RunStep::FIRST, StepEnd::Failed, clean_up_at(NOW + 5), NOW);
+        assert_eq!((next.step, next.at_ms), (RunStep::LAST, NOW + 5));
         for schedule in [NOW, NOW + 12 * HOUR] {
-            let next = failures.after(Step::CleanUp, Ended::Well, rewrite_at(schedule), NOW);
-            assert_eq!((next.step, next.at_ms), (Step::RewriteDataFiles, NOW + wait));
+            let next = failures.after(RunStep::LAST, StepEnd::Well, rewrite_at(schedule), NOW);
+            assert_eq!((next.step, next.at_ms), (RunStep::FIRST, NOW + wait));
         }
-        assert_eq!((failures.rewrite_data_files, failures.clean_up, failures.most()), (nth, 0, nth));
+        assert_eq!((failures.of(RunStep::FIRST), failures.of(RunStep::LAST), failures.most()), (nth, 0, nth));
     }
-    failures.after(Step::RewriteDataFiles, Ended::Well, clean_up_at(NOW), NOW);
-    let next = failures.after(Step::CleanUp, Ended::Well, rewrite_at(NOW + HOUR), NOW);
+    failures.after(RunStep::FIRST, StepEnd::Well, clean_up_at(NOW), NOW);
+    let next = failures.after(RunStep::LAST, StepEnd::Well, rewrite_at(NOW + HOUR), NOW);
     assert_eq!((next.at_ms, failures), (NOW + HOUR, Failures::default()));
 }
 
 #[test]
 fn a_failed_clean_up_is_tried_again_until_the_next_compaction_is_due() {
     let mut failures = Failures::default();
-    let mut after = |schedule| failures.after(Step::CleanUp, Ended::Failed, rewrite_at(schedule), NOW);
-    assert_eq!((after(NOW + HOUR).step, after(NOW + HOUR).at_ms), (Step::CleanUp, NOW + 2 * MINUTE));
+    let mut after = |schedule| failures.after(RunStep::LAST, StepEnd::Failed, rewrite_at(schedule), NOW);
+    assert_eq!((after(NOW + HOUR).step, after(NOW + HOUR).at_ms), (RunStep::LAST, NOW + 2 * MINUTE));
     assert_eq!(after(NOW + 3 * MINUTE), rewrite_at(NOW + 3 * MINUTE));
-    assert_eq!(failures.clean_up, 3);
+    assert_eq!(failures.of(RunStep::LAST), 3);
 }
 
 #[test]
 fn a_clean_up_that_was_refused_without_an_answer_is_tried_again_less_and_less_and_is_no_failure() {
     let mut failures = Failures::default();
     for minutes in [15, 30, 60, 120, 240, 240] {
-        let next = failures.after(Step::CleanUp, Ended::Refused, rewrite_at(NOW + 24 * HOUR), NOW);
-        assert_eq!((next.step, next.at_ms, next.is_backoff()), (Step::CleanUp, NOW + minutes * MINUTE, false));
+        let next = failures.after(RunStep::LAST, StepEnd::Refused, rewrite_at(NOW + 24 * HOUR), NOW);
+        assert_eq!((next.step, next.at_ms, next.is_backoff()), (RunStep::LAST, NOW + minutes * MINUTE, false));
         assert_eq!(failures.most(), 0);
     }
     let rewrite = rewrite_at(NOW + 3 * HOUR);
-    assert_eq!(failures.after(Step::CleanUp, Ended::Refused, rewrite.clone(), NOW), rewrite, "it comes first");
-    failures.after(Step::RewriteDataFiles, Ended::Well, clean_up_at(NOW), NOW);
-    assert_eq!(failures.after(Step::CleanUp, Ended::Refused, rewrite_at(NOW + 24 * HOUR), NOW).at_ms, NOW + 4 * HOUR);
-    failures.after(Step::CleanUp, Ended::Well, rewrite, NOW);
+    assert_eq!(failures.after(RunStep::LAST, StepEnd::Refused, rewrite.clone(), NOW), rewrite, "it comes first");
+    failures.after(RunStep::FIRST, StepEnd::Well, clean_up_at(NOW), NOW);
+    assert_eq!(failures.after(RunStep::LAST, StepEnd::Refused, rewrite_at(NOW + 24 * HOUR), NOW).at_ms, NOW + 4 * HOUR);
+    failures.after(RunStep::LAST, StepEnd::Well, rewrite, NOW);
     assert_eq!(failures, Failures::default());
 }
 
@@ -162,11 +162,11 @@ fn a_clean_up_that_was_refused_without_an_answer_is_tried_again_less_and_less_an
 fn a_stuck_table_does_nothing_but_try_the_same_again() {
     let mut failures = Failures::default();
     for wait in [MINUTE, 2 * MINUTE] {
-        let next = failures.after(Step::RewriteDataFiles, Ended::Stuck, clean_up_at(NOW), NOW);
-        assert_eq!((next.step, next.at_ms), (Step::RewriteDataFiles, NOW + wait));
+        let next = failures.after(RunStep::FIRST, StepEnd::Stuck, clean_up_at(NOW), NOW);
+        assert_eq!((next.step, next.at_ms), (RunStep::FIRST, NOW + wait));
     }
-    let next = failures.after(Step::CleanUp, Ended::Stuck, rewrite_at(NOW), NOW);
-    assert_eq!((next.step, next.at_ms), (Step::CleanUp, NOW + MINUTE));
+    let next = failures.after(RunStep::LAST, StepEnd::Stuck, rewrite_at(NOW), NOW);
+    assert_eq!((next.step, next.at_ms), (RunStep::LAST, NOW + MINUTE));
 }
 
 proptest! {
@@ -186,7 +186,7 @@ proptest! {
         let mut newest: Option<OwnRun> = None;
         let mut failures = Failures::default();
         let mut standing = first_step(None, &policy, delay, now).expect("valid");
-        let mut last_done = [(Step::RewriteDataFiles, now), (Step::CleanUp, now)];
+        let mut last_done = [(RunStep::FIRST, now), (RunStep::LAST, now)];
         // The longest back-off, a whole round, and the steps' own time.
         let bound = 2 * HOUR + (period_min + delay_min) as i64 * MINUTE + 40 * MINUTE;
         for (ended, seconds, restart) in steps {
@@ -200,19 +200,19 @@ proptest! {
                 prop_assert!(now - *at <= bound, "{which:?} was not done for {} min", (now - *at) / MINUTE);
             }
             let ended = match ended {
-                0 => Ended::Failed,
-                1 => Ended::Refused,
-                _ => Ended::Well,
+                0 => StepEnd::Failed,
+                1 => StepEnd::Refused,
+                _ => StepEnd::Well,
             };
             let other = match step {
-                Step::RewriteDataFiles => {
+                RunStep::FIRST => {
                     standing.since_ms = at_ms;
-                    if ended == Ended::Well {
+                    if ended == StepEnd::Well {
                         newest = Some(own(at_ms, now, true));
                     }
                     after_rewrite(newest.as_ref().map(|own| own.committed_ms), delay, now)
                 }
-                Step::CleanUp => {
+                _ => {
                     let committed = newest.as_ref().map_or(i64::MIN, |own| own.committed_ms);
                     prop_assert!(at_ms >= committed.saturating_add(millis(delay)), "before the delay was over");
                     after_clean_up(standing.since_ms, &policy, now).expect("valid")
@@ -237,7 +237,7 @@ fn what_the_policy_disables_is_not_announced() {
         policy.remove_orphan_files.enabled = orphans;
         policy
     };
-    let (rewrite, clean_up) = (Step::RewriteDataFiles, Step::CleanUp);
+    let (rewrite, clean_up) = (RunStep::FIRST, RunStep::LAST);
     for (step, at_ms, policy, text) in [
         (rewrite, 0, with(true, true, true), "rewrite-data-files now (schedule)"),
         (rewrite, 5_400_000, with(true, false, false), "rewrite-data-files in 1 h 30 m (schedule)"),
@@ -258,14 +258,14 @@ fn a_new_policy_moves_what_is_to_come_and_nothing_that_is_due() {
         let next = after_change(waiting, failing, NOW - HOUR, committed, &policy, DELAY, NOW).expect("a valid policy");
         (next.step, next.at_ms - NOW)
     };
-    let (rewrite, clean_up) = (wait(Step::RewriteDataFiles, NOW + 5 * HOUR), wait(Step::CleanUp, NOW + 5 * HOUR));
-    assert_eq!(after(&rewrite, false, None), (Step::RewriteDataFiles, HOUR), "two hours after the last run's start");
-    assert_eq!(after(&clean_up, false, Some(NOW - 10 * MINUTE)), (Step::CleanUp, 20 * MINUTE), "the new delay");
-    assert_eq!(after(&clean_up, false, Some(NOW - HOUR)), (Step::CleanUp, 0), "the new delay is over");
+    let (rewrite, clean_up) = (wait(RunStep::FIRST, NOW + 5 * HOUR), wait(RunStep::LAST, NOW + 5 * HOUR));
+    assert_eq!(after(&rewrite, false, None), (RunStep::FIRST, HOUR), "two hours after the last run's start");
+    assert_eq!(after(&clean_up, false, Some(NOW - 10 * MINUTE)), (RunStep::LAST, 20 * MINUTE), "the new delay");
+    assert_eq!(after(&clean_up, false, Some(NOW - HOUR)), (RunStep::LAST, 0), "the new delay is over");
     for waiting in [rewrite, clean_up] {
         assert_eq!(after(&waiting, true, Some(NOW)), (waiting.step, 5 * HOUR), "a back-off goes on");
     }
-    for step in [Step::RewriteDataFiles, Step::CleanUp] {
+    for step in [RunStep::FIRST, RunStep::LAST] {
         assert_eq!(after(&wait(step, NOW), false, Some(NOW)), (step, 0), "due already");
     }
 }
@@ -275,7 +275,7 @@ fn a_run_from_the_future_makes_nobody_wait_for_its_time() {
     let policy = every(60);
     for ahead in [11 * MINUTE, 48 * HOUR] {
         let ahead_run = own(NOW + ahead - MINUTE, NOW + ahead, true);
-        assert_eq!(first(Some(&ahead_run), &policy, NOW), (Step::CleanUp, 0, NOW));
+        assert_eq!(first(Some(&ahead_run), &policy, NOW), (RunStep::LAST, 0, NOW));
         assert_eq!(after_rewrite(Some(NOW + ahead), DELAY, NOW).at_ms, NOW);
         let next = after_clean_up(NOW + ahead, &policy, NOW).expect("valid");
         assert_eq!(next.at_ms, NOW + HOUR, "a period from now on");

@@ -8,15 +8,16 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
 
+use crate::action::RunStep;
+use crate::actions::env::Env;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fleet::FleetChange;
 use crate::schedule::collector::{Collector, Numbers};
 use crate::schedule::control::{Order, OrderKind, Orders, Pause};
-use crate::schedule::due::{self, Ended, NextStep, Step};
-use crate::schedule::entry::Entry;
-use crate::schedule::env::Env;
-use crate::schedule::fleet::Change;
+use crate::schedule::due::{self, NextStep, StepEnd};
+use crate::schedule::entry::TableEntry;
 use crate::schedule::observer::{Event, Observer, QueueStatus, TableEvent};
-use crate::schedule::run_table::Run;
+use crate::schedule::run_table::TableRun;
 use crate::schedule::settings::Settings;
 use crate::schedule::silence::Silence;
 use crate::schedule::wall_clock::WallClock;
@@ -40,7 +41,7 @@ pub struct Scheduler {
     paused: Option<Pause>,
     /// Pauses of tables that are gone. A table that is dropped and registered again, or missing from one listing, stays paused.
     left_paused: HashMap<TableName, Pause>,
-    tables: HashMap<TableName, Entry>,
+    tables: HashMap<TableName, TableEntry>,
     /// The names of `tables`, for others.
     maintained: watch::Sender<BTreeSet<TableName>>,
     /// What the collector finds out, and its way in.
@@ -174,7 +175,7 @@ impl Scheduler {
         let mut changed = Vec::new();
         for (name, entry) in &mut self.tables {
             let Some(change) = self.shared.fleet.change_since(&before, name) else { continue };
-            entry.gone |= change == Change::Left;
+            entry.gone |= change == FleetChange::Left;
             entry.reconsider(change, now);
             if !entry.running {
                 changed.push((name.clone(), entry.gone));
@@ -210,7 +211,7 @@ impl Scheduler {
         for name in names {
             if !self.tables.contains_key(&name) {
                 self.shared.tell_of(&name, TableEvent::Found);
-                let mut entry = Entry::new(now);
+                let mut entry = TableEntry::new(now);
                 entry.paused = self.left_paused.remove(&name);
                 if let Some(pause) = &entry.paused {
                     self.shared.tell_of(&name, TableEvent::Paused(pause));
@@ -335,7 +336,7 @@ impl Scheduler {
     fn start(&mut self, name: TableName) {
         let Some(entry) = self.tables.get_mut(&name) else { return };
         let (step, quarantine) = (entry.next.step, entry.quarantine.clone());
-        let (run, task) = entry.begin(|| Run::start(&self.shared.env));
+        let (run, task) = entry.begin(|| TableRun::start(&self.shared.env));
         let loaded = self.silence.begin(&name, self.shared.env.clock.now_ms());
         self.workers.spawn(self.shared.clone().work(name, run, task, step, quarantine, loaded));
     }
@@ -370,7 +371,7 @@ impl Scheduler {
     }
 }
 
-fn known<'t>(tables: &'t mut HashMap<TableName, Entry>, name: &TableName) -> Result<&'t mut Entry> {
+fn known<'t>(tables: &'t mut HashMap<TableName, TableEntry>, name: &TableName) -> Result<&'t mut TableEntry> {
     tables.get_mut(name).filter(|entry| !entry.gone).ok_or_else(|| {
         let message = format!("{name} is not maintained: no catalog lists it, or no policy matches it");
         Error::new(ErrorKind::NotFound, message)
@@ -379,17 +380,18 @@ fn known<'t>(tables: &'t mut HashMap<TableName, Entry>, name: &TableName) -> Res
 
 impl Shared {
     /// Tells what came of a step, and decides what the table waits for.
-    fn settle(&self, entry: &mut Entry, name: &TableName, run: Run, step: Step, progress: Progressed) {
+    fn settle(&self, entry: &mut TableEntry, name: &TableName, run: TableRun, step: RunStep, progress: Progressed) {
         let now = self.env.clock.now_ms();
         match progress {
             Progressed::Looked(standing) => entry.looked(run, standing),
             Progressed::NotDue(next) => entry.next = next,
-            Progressed::Quarantined(other) => entry.next = entry.failures.after(step, Ended::Failed, other, now),
+            Progressed::Quarantined(other) => entry.next = entry.failures.after(step, StepEnd::Failed, other, now),
             Progressed::Stepped(done, metadata_location) => {
-                if step == Step::RewriteDataFiles {
-                    entry.quarantine = done.report.is_metadata_invalid().then_some(metadata_location);
+                if step == RunStep::FIRST {
+                    entry.quarantine =
+                        done.report.actions.iter().any(|action| action.metadata_invalid).then_some(metadata_location);
                 }
-                entry.next = entry.failures.after(step, done.report.ended(), done.other.clone(), now);
+                entry.next = entry.failures.after(step, done.ended(), done.other.clone(), now);
                 self.tell_of(name, TableEvent::StepDone(run, &done));
             }
             Progressed::NotBegun(error) => {
@@ -398,17 +400,17 @@ impl Shared {
             }
             Progressed::Panicked(error) => {
                 let other = self.other_step(name, run, step, now).unwrap_or_else(|| entry.next.clone());
-                entry.next = entry.failures.after(step, Ended::Failed, other, now);
+                entry.next = entry.failures.after(step, StepEnd::Failed, other, now);
                 self.tell_of(name, TableEvent::StepFailed(run, step, &error));
             }
         }
     }
 
     /// When the table is compacted next; in a delay that follows from the schedule.
-    fn next_run_ms(&self, name: &TableName, entry: &Entry) -> Option<i64> {
+    fn next_run_ms(&self, name: &TableName, entry: &TableEntry) -> Option<i64> {
         match entry.next.step {
-            Step::RewriteDataFiles => Some(entry.next.at_ms),
-            Step::CleanUp => {
+            RunStep::FIRST => Some(entry.next.at_ms),
+            _ => {
                 let policy = self.fleet.policy(name).ok()?.policy;
                 Some(due::after_clean_up(entry.run?.since_ms, &policy, entry.next.at_ms).ok()?.at_ms)
             }
@@ -416,10 +418,10 @@ impl Shared {
     }
 
     /// The step after one that told nothing. Whether the delay is over will be seen in the table.
-    fn other_step(&self, name: &TableName, run: Run, step: Step, now_ms: i64) -> Option<NextStep> {
+    fn other_step(&self, name: &TableName, run: TableRun, step: RunStep, now_ms: i64) -> Option<NextStep> {
         match step {
-            Step::RewriteDataFiles => Some(due::after_rewrite(None, Duration::ZERO, now_ms)),
-            Step::CleanUp => {
+            RunStep::FIRST => Some(due::after_rewrite(None, Duration::ZERO, now_ms)),
+            _ => {
                 let policy = self.fleet.policy(name).ok()?.policy;
                 due::after_clean_up(run.since_ms, &policy, now_ms).ok()
             }

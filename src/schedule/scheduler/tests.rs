@@ -3,13 +3,13 @@ use iceberg::TableIdent;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::actions::env::{ActiveRuns, Longest};
 use crate::catalog::Catalog;
 use crate::config::Config;
+use crate::fleet::{Fleet, Member, OpenStore};
 use crate::inspect::ManifestCache;
 use crate::rewrite::memory::MemoryBudget;
 use crate::schedule::control::control;
-use crate::schedule::env::{ActiveRuns, Longest};
-use crate::schedule::fleet::{Fleet, Member, OpenStore};
 use crate::storage::StoreRef;
 use crate::table::LoadedTable;
 use crate::testing::{MemoryCatalog, MemoryStore, SetClock};

@@ -12,7 +12,7 @@ use utoipa::IntoParams;
 use super::document::document;
 use super::json::{Named, Parameters, unknown_table, unless_known};
 use super::problem::ApiProblem;
-use crate::report::board::Selection;
+use crate::report::board::TableSelection;
 use crate::report::board::view::{Status, TableList, TableView};
 use crate::report::health::Health;
 use crate::server::ServerState;
@@ -64,7 +64,7 @@ pub(super) async fn tables(
     if !(1..=LIMIT.1).contains(&limit) {
         return Err(ApiProblem::new(400, format!("limit must be between 1 and {}", LIMIT.1)));
     }
-    let selection = Selection { catalog, health, after, limit: usize::from(limit) };
+    let selection = TableSelection { catalog, health, after, limit: usize::from(limit) };
     let (board, now_ms) = (state.api.board, state.clock.now_ms());
     let make = move || unless_known(&headers, board.tables(&selection, now_ms)).into_response();
     Ok(state.api.aside.answer(make).await?)

@@ -2,7 +2,7 @@
 
 import { h, put, s, setText } from "./dom.js";
 import { bytes, count, dateTime, timeOfDay } from "./format.js";
-import { runText } from "./words.js";
+import { ACTIONS, runText } from "./words.js";
 
 const LEFT = 52;
 const RIGHT = 12;
@@ -80,11 +80,6 @@ const SERIES = [
   { key: "delete-files", name: "delete files", kind: "b" },
   { key: "manifests", name: "manifests", kind: "c" },
 ];
-const MARKS = {
-  "rewrite-data-files": "M-5,-9h10l-5,9z",
-  "expire-snapshots": "M0,-10l5,5l-5,5l-5,-5z",
-  "remove-orphan-files": "M-4,-9h8v8h-8z",
-};
 
 /** File counts over time with our runs. Pointer and arrow keys read values; `update({samples, runs})`. */
 export function fileChart() {
@@ -174,11 +169,11 @@ export function fileChart() {
       marks.map(([run, place, shifted]) => {
         const bad = run.outcome === "success" ? "" : " bad";
         return [
-          run.action === "rewrite-data-files" &&
+          ACTIONS[run.action].line &&
             s("line", { class: `run${bad}`, x1: place, x2: place, y1: TOP, y2: BOTTOM }),
           s(
             "path",
-            { class: `mark${bad}`, d: MARKS[run.action], transform: `translate(${shifted} ${TOP - 4})` },
+            { class: `mark${bad}`, d: ACTIONS[run.action].mark, transform: `translate(${shifted} ${TOP - 4})` },
             s("title", null, `${dateTime(run["finished-at-ms"])} ${runText(run)}`),
           ),
         ];
@@ -264,14 +259,14 @@ export function fileChart() {
   const marks = h(
     "p",
     { class: "legend small" },
-    Object.entries(MARKS).map(([action, d]) =>
+    Object.entries(ACTIONS).map(([action, { mark }]) =>
       h(
         "span",
         { class: "key" },
         s(
           "svg",
           { width: 12, height: 12, viewBox: "-6 -11 12 12", "aria-hidden": "true" },
-          s("path", { class: "mark", d }),
+          s("path", { class: "mark", d: mark }),
         ),
         ` ${action}`,
       ),

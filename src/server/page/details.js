@@ -4,6 +4,7 @@ import { bar } from "./chart.js";
 import { grid, h } from "./dom.js";
 import { bytes, count, percent, plural, time } from "./format.js";
 import { tree } from "./runs.js";
+import { ACTIONS } from "./words.js";
 
 /** Partitions by size, with how far each is from the mean. */
 export function partitions(list, stats) {
@@ -52,7 +53,8 @@ function tallies(title, map = {}) {
   return titled(title, [["Reason"], ["Files", "n"], ["Bytes", "n"]], rows);
 }
 
-const ACTIONS = {
+/** How the plan of an action is shown, if not as it is. */
+const PLANS = {
   "rewrite-data-files": (would) => [
     h(
       "p",
@@ -93,12 +95,12 @@ export function plan(made, admin) {
       admin ? "Not planned yet. Plan now looks at the table and changes nothing." : "Not planned yet.",
     );
   const said = made.plan;
-  const sections = Object.entries(ACTIONS).map(([action, show]) => {
+  const sections = Object.keys(ACTIONS).map((action) => {
     const part = said[action];
     if (!part) return null;
     return [
       h("h3", null, action),
-      part.nothing !== undefined ? h("p", null, "Nothing: ", part.nothing) : show(part.would),
+      part.nothing !== undefined ? h("p", null, "Nothing: ", part.nothing) : (PLANS[action] ?? tree)(part.would),
     ];
   });
   return [

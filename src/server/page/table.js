@@ -8,6 +8,7 @@ import { partitions, plan, policy } from "./details.js";
 import { progressBar } from "./progress.js";
 import { runEntry } from "./runs.js";
 import {
+  ACTIONS,
   badge,
   deleteFiles,
   doneText,
@@ -17,10 +18,10 @@ import {
   meanBytes,
   reasonCure,
   reasonText,
+  stepText,
 } from "./words.js";
 
 const SNAPSHOTS_SHOWN = 15;
-const ACTIONS = ["rewrite-data-files", "expire-snapshots", "remove-orphan-files"];
 
 const panel = (title, ...children) =>
   h("section", { class: "panel", "aria-label": title }, h("h2", null, title), ...children);
@@ -161,7 +162,6 @@ export function tableView(name, home, poke) {
 
   function state(queued) {
     const next = table["next-step"];
-    const step = next?.step === "clean-up" ? "expire-snapshots and remove-orphan-files" : next?.step;
     return [
       table.paused &&
         h(
@@ -185,7 +185,7 @@ export function tableView(name, home, poke) {
           "p",
           null,
           "Next: ",
-          h("strong", null, step),
+          h("strong", null, stepText(next.step)),
           " ",
           h("strong", null, time(next["at-ms"], "due")),
           h("span", { class: "dim" }, ` (${next.why})`),
@@ -318,7 +318,7 @@ export function tableView(name, home, poke) {
 
 /** What was done last, by action. */
 function lastRuns(byAction) {
-  const runs = ACTIONS.map((action) => byAction[action]).filter(Boolean);
+  const runs = Object.keys(ACTIONS).map((action) => byAction[action]).filter(Boolean);
   const line = (run) =>
     h(
       "li",

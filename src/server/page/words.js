@@ -3,6 +3,19 @@
 import { h } from "./dom.js";
 import { count, plural } from "./format.js";
 
+/** The actions in the order of a run, each with its mark in the chart; `line` draws one through the whole chart. */
+export const ACTIONS = {
+  "rewrite-data-files": { mark: "M-5,-9h10l-5,9z", line: true },
+  "expire-snapshots": { mark: "M0,-10l5,5l-5,5l-5,-5z" },
+  "remove-orphan-files": { mark: "M-4,-9h8v8h-8z" },
+};
+
+/** The steps whose name is not that of an action. */
+const STEPS = { "clean-up": ["expire-snapshots", "remove-orphan-files"] };
+
+/** What a step does. */
+export const stepText = (step) => (STEPS[step] ?? [step]).join(" and ");
+
 /** Health, outcomes and states with a sign each: colour alone tells nobody anything. */
 const SIGNS = {
   healthy: "✓",

@@ -4,11 +4,10 @@ mod arrows;
 mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
-use icewright::action::{Action, Outcome};
-use icewright::clock::PhaseTimes;
-use icewright::report::metrics::{Metrics, RunCounts, RunRecord};
+use icewright::action::{Action, Outcome, RunStep};
+use icewright::actions::report::ActionReport;
+use icewright::report::metrics::Metrics;
 
 use source::{root, sources, uses_outside};
 
@@ -111,21 +110,30 @@ fn each_action_has_one_word_everywhere() {
     assert_eq!(Action::ALL.map(Action::as_str), ["rewrite-data-files", "expire-snapshots", "remove-orphan-files"]);
     let metrics = Metrics::new(10);
     for action in Action::ALL {
-        let counts = RunCounts::default();
-        let (phases, outcome) = (PhaseTimes::default(), Outcome::Success);
-        let duration = Duration::ZERO;
-        let run = RunRecord { action, outcome, duration, finished_ms: 1, counts, phases, refused: false };
-        metrics.record_run(&"lake.db.t".parse().expect("a name"), &run);
+        let run = ActionReport { outcome: Outcome::Success, ..ActionReport::new(action) };
+        metrics.record_run(&"lake.db.t".parse().expect("a name"), &run, 1);
     }
     let page = metrics.gather().expect("a page");
     for action in Action::ALL {
         let word = action.as_str();
+        let file = root().join("src/actions").join(word.replace('-', "_"));
+        assert!(file.is_dir() || file.with_extension("rs").exists(), "the story of {word}");
         let file = root().join("src/plan").join(word.replace('-', "_"));
         assert!(file.is_dir() || file.with_extension("rs").exists(), "the planner of {word}");
-        assert!(read("src/config/policy_file.rs").contains(&format!("\"{word}\"")), "the section {word} is read");
+        let section = format!("catalogs.lake.uri = 'http://localhost'\n[defaults.{word}]\nenabled = false");
+        assert!(icewright::config::Config::parse("", &section).is_ok(), "the section {word} is read");
         assert!(read("src/policy/setting.rs").contains(&format!("\"{word}.enabled\"")), "{word} can be switched off");
         assert!(read("config/icewright.toml").contains(&format!("[defaults.{word}]")), "{word} in the example");
         assert!(page.contains(&format!("action=\"{word}\"")), "{word} as a label");
         assert_eq!(serde_json::to_value(action).expect("a word"), word);
+    }
+    let script = read("src/server/page/words.js");
+    let shown = script.lines().filter_map(|line| Some(line.trim().split_once(": { mark: ")?.0.to_owned()));
+    assert_eq!(shown.collect::<Vec<_>>(), Action::ALL.map(|action| format!("\"{action}\"")), "the page's actions");
+    let words = |step: RunStep| step.actions().iter().map(|action| action.as_str()).collect::<Vec<_>>();
+    assert_eq!(RunStep::all().flat_map(words).collect::<Vec<_>>(), Action::ALL.map(Action::as_str));
+    for step in RunStep::all().filter(|step| words(*step)[0] != step.as_str()) {
+        let line = format!("\"{}\": [\"{}\"]", step.as_str(), words(step).join("\", \""));
+        assert!(script.contains(&line), "the page knows {line}");
     }
 }

@@ -1,9 +1,10 @@
 //! One file, two names: links, mounts, aliases and spellings. What is live by one name never goes by the other.
 
+use icewright::actions::expire_snapshots::report_of;
 use icewright::clean::{ExpireOutcome, Needs, Suspects};
+use icewright::fleet::neighbours::Surroundings;
 use icewright::plan::remove_orphan_files::{Garbage, KeepReason};
 use icewright::run_id::RunId;
-use icewright::schedule::run_table::CleanUpReport;
 use icewright::testing::{Operation, StoreFault};
 
 use serde_json::json;
@@ -228,9 +229,8 @@ async fn expiry_spares_what_a_retained_snapshot_has_by_another_name() {
     assert!(report.deleted.is_empty() && report.kept["other-name"].files >= 3, "{report:?}");
     world.assert_readable(2);
     assert!(world.exists("data/gone.parquet"), "all of it waits until the names are one");
-    let mut told = CleanUpReport::default();
-    told.expire_snapshots = Some(report);
-    let refusal = told.refusal().expect("also without orphan removal somebody hears of it");
+    let told = report_of(report, &Surroundings::default());
+    let refusal = told.refusal.expect("also without orphan removal somebody hears of it");
     assert!(refusal.reason == "other_name" && refusal.detail.contains(&at(&new)), "{refusal:?}");
 }
 

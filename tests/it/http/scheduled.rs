@@ -145,8 +145,8 @@ async fn what_has_not_changed_is_not_sent_again() {
     daemon.stop().await;
 }
 
-fn all() -> icewright::report::board::Selection {
-    icewright::report::board::Selection { limit: 1000, ..Default::default() }
+fn all() -> icewright::report::board::TableSelection {
+    icewright::report::board::TableSelection { limit: 1000, ..Default::default() }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,12 +1,12 @@
 //! What an operator reads when something fails: every error a run can meet names its place, and names it once.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
+use icewright::action::RunStep;
+use icewright::actions::report::Detail;
+use icewright::actions::subject::Subject;
 use icewright::error::Error;
-use icewright::rewrite::Progress;
-use icewright::schedule::rewrite_data_files::Watcher;
-use icewright::schedule::run_table::{Run, StepReport, Subject, clean_up_step, rewrite_step};
+use icewright::schedule::run_table::{TableRun, run_step};
 use icewright::testing::{Operation, StoreFault};
 
 use super::world::{HOUR, Lake, POLICY};
@@ -38,30 +38,33 @@ async fn errors_of_run(lake: &Lake) -> Vec<String> {
     let name = "lake.db.t".parse().expect("a name");
     let text = |error: &Error| error.to_string();
     let mut errors = Vec::new();
-    let run = Run::start(&env);
+    let run = TableRun::start(&env);
     match Subject::load(&fleet, &name).await {
         Ok(subject) => {
-            let watcher = Watcher { progress: Arc::new(Progress::default()), planned: &|_| {} };
-            let done = rewrite_step(&env, &subject, run, &watcher).await;
-            let StepReport::RewriteDataFiles(report) = done.report else { panic!("a compaction was asked for") };
+            let done = run_step(&env, &fleet, &subject, run, RunStep::FIRST, &()).await.expect("done");
+            let [report] = &done.report.actions[..] else { panic!("one action") };
+            let Some(Detail::RewriteReport(report)) = &report.detail else { panic!("a compaction was asked for") };
             errors.extend(report.errors.iter().cloned());
-            errors.extend(report.outcome.is_failure().then_some(report.reason).flatten());
+            errors.extend(report.outcome.is_failure().then_some(report.reason.clone()).flatten());
         }
         Err(error) => errors.push(text(&error)),
     }
     tokio::time::sleep(24 * HOUR).await;
     let subject = Subject::load(&fleet, &name).await.expect("a table");
-    let done = match clean_up_step(&env, &fleet, &name, &subject, run, &|_| {}).await {
+    let done = match run_step(&env, &fleet, &subject, run, RunStep::LAST, &()).await {
         Ok(done) => done,
         Err(error) => return [errors, vec![text(&error)]].concat(),
     };
-    let StepReport::CleanUp(report) = done.report else { panic!("a clean-up was asked for") };
-    errors.extend(report.errors.into_values().chain(report.skipped.into_values()));
-    if let Some(expired) = report.expire_snapshots {
-        errors.extend(expired.error.iter().map(text).chain(expired.failures));
-    }
-    if let Some(orphans) = report.remove_orphan_files {
-        errors.extend(orphans.error.iter().map(text).chain(orphans.failures));
+    for action in done.report.actions {
+        match action.detail {
+            Some(Detail::ExpireReport(expired)) => {
+                errors.extend(expired.error.iter().map(text).chain(expired.failures))
+            }
+            Some(Detail::OrphanReport(orphans)) => {
+                errors.extend(orphans.error.iter().map(text).chain(orphans.failures))
+            }
+            _ => errors.extend(action.reason),
+        }
     }
     errors
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
 use icewright::catalog::{Catalog, CommitOutcome, MaySend};
 use icewright::error::{Error, ErrorKind, Result};
-use icewright::schedule::fleet::{Member, OpenStore};
+use icewright::fleet::{Member, OpenStore};
 use icewright::storage::StoreRef;
 use icewright::table::LoadedTable;
 use icewright::testing::MemoryCatalog;

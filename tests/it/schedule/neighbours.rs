@@ -4,13 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures::future::join_all;
-use icewright::action::Outcome;
+use icewright::action::{Action, Outcome, RunStep};
+use icewright::actions::ActionPlan;
+use icewright::actions::report::{Detail, StepReport};
+use icewright::actions::subject::Subject;
 use icewright::clean::{ExpireReport, OrphanReport, Refused};
 use icewright::error::{Error, ErrorKind};
+use icewright::fleet::{Fleet, Member};
 use icewright::plan::remove_orphan_files::KeepReason;
-use icewright::schedule::fleet::{Fleet, Member};
-use icewright::schedule::plan_table::{ActionPlan, plan_table};
-use icewright::schedule::run_table::{CleanUpReport, Run, StepReport, Subject, clean_up_step};
+use icewright::schedule::plan_table::plan_table;
+use icewright::schedule::run_table::{TableRun, run_step};
 use icewright::table::TableName;
 use icewright::testing::{MemoryCatalog, Operation};
 
@@ -28,21 +31,27 @@ pub(super) fn name(table: &str) -> TableName {
 }
 
 /// Cleans a table up, whether or not that is due.
-pub(super) async fn clean(lake: &Lake, fleet: &Fleet, table: &str) -> CleanUpReport {
+pub(super) async fn clean(lake: &Lake, fleet: &Fleet, table: &str) -> StepReport {
     let (env, name) = (lake.env(), name(table));
     let subject = Subject::load(fleet, &name).await.expect("a table");
-    let done = clean_up_step(&env, fleet, &name, &subject, Run::start(&env), &|_| {}).await.expect("done");
-    match done.report {
-        StepReport::CleanUp(report) => *report,
-        StepReport::RewriteDataFiles(_) => panic!("a clean-up was asked for"),
+    run_step(&env, fleet, &subject, TableRun::start(&env), RunStep::LAST, &()).await.expect("done").report
+}
+
+pub(super) fn orphans(report: &StepReport) -> &OrphanReport {
+    match report.detail(Action::RemoveOrphanFiles) {
+        Some(Detail::OrphanReport(report)) => report,
+        other => panic!("not begun: {other:?}"),
     }
 }
 
-pub(super) fn orphans(report: &CleanUpReport) -> &OrphanReport {
-    report.remove_orphan_files.as_ref().expect("begun")
+pub(super) fn expiry(report: &StepReport) -> &ExpireReport {
+    match report.detail(Action::ExpireSnapshots) {
+        Some(Detail::ExpireReport(report)) => report,
+        other => panic!("not begun: {other:?}"),
+    }
 }
 
-pub(super) fn refused(report: &CleanUpReport) -> Refused {
+pub(super) fn refused(report: &StepReport) -> Refused {
     orphans(report).refused.clone().unwrap_or_else(|| panic!("not refused: {:?}", orphans(report)))
 }
 
@@ -68,7 +77,7 @@ async fn nothing_goes_while_a_catalog_answers_wrongly_and_the_refusal_names_what
         assert!(refused.detail.contains(named), "{what}: {}", refused.detail);
         assert!(refused.detail.contains("ignore-unreadable"), "the cure: {}", refused.detail);
         assert!(lake.has(&litter) && lake.store.deleted().is_empty(), "{what}");
-        assert_eq!(report.orphan_outcome(), Outcome::Skipped, "{what}");
+        assert_eq!(report.actions[1].outcome, Outcome::Skipped, "{what}");
         assert_eq!(
             orphans(&report).kept.get(&KeepReason::NeighbourUnreadable).map(|tally| tally.files),
             Some(1),
@@ -123,7 +132,7 @@ async fn what_its_listing_does_not_name_any_more_and_the_answer_says_is_gone_is_
         let report = clean(&lake, &fleet, "lake.db.t").await;
         assert!(orphans(&report).refused.is_none(), "{what}: {:?}", orphans(&report).refused);
         assert!(!lake.has(&litter), "{what}");
-        assert_eq!(report.orphan_outcome(), Outcome::Success, "{what}");
+        assert_eq!(report.actions[1].outcome, Outcome::Success, "{what}");
     }
 }
 
@@ -196,8 +205,9 @@ async fn tables_of_all_configured_catalogs_are_asked_and_one_that_cannot_be_aske
 
     // A plan says so too.
     let plan = plan_table(&lake.env(), &both(pond.member()), &name("lake.db.t")).await.expect("a plan");
-    let ActionPlan::Would(found) = plan.remove_orphan_files else { panic!("nothing is planned") };
-    assert!(found.refused.expect("refused").detail.contains("pond.db.y"));
+    let ActionPlan::Would(plan) = &plan.actions[&Action::RemoveOrphanFiles] else { panic!("nothing is planned") };
+    let Detail::OrphanReport(found) = &plan.detail else { panic!("{plan:?}") };
+    assert!(found.refused.as_ref().expect("refused").detail.contains("pond.db.y"));
 
     // An operator can except a whole catalog, and a namespace of it alone does not do.
     let policy = |pattern: &str| format!("{POLICY}ignore-unreadable = [\"{pattern}\"]\n");
@@ -224,8 +234,7 @@ async fn one_table_under_two_names_is_known_by_its_uuid_wherever_it_is_said_to_l
         let refused = refused(&report);
         assert_eq!(refused.reason, "registered_twice", "{location}");
         assert!(refused.detail.contains("pond.db.copy"), "{}", refused.detail);
-        let expiry: &ExpireReport = report.expire_snapshots.as_ref().expect("begun");
-        assert_eq!(expiry.kept.keys().collect::<Vec<_>>(), [&"registered-twice"], "{location}");
+        assert_eq!(expiry(&report).kept.keys().collect::<Vec<_>>(), [&"registered-twice"], "{location}");
         assert!(lake.has(&litter) && lake.store.deleted().len() == before, "{location}");
     }
 }

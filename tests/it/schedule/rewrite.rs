@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use iceberg::spec::{DataContentType, DataFileBuilder, DataFileFormat, Literal, Snapshot};
 use icewright::action::Outcome;
-use icewright::schedule::run_report::RewriteReport;
+use icewright::actions::rewrite_data_files::RewriteReport;
 use icewright::storage::Store;
 use icewright::testing::{Answer, CommitFault, Delivery, Operation, StoreFault};
 

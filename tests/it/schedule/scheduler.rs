@@ -8,7 +8,10 @@ use futures::FutureExt;
 use iceberg::TableUpdate;
 use iceberg::spec::FormatVersion;
 use icewright::action::Action;
+use icewright::actions::env::Env;
+use icewright::actions::subject::Subject;
 use icewright::catalog::{Catalog, CommitOutcome};
+use icewright::fleet::Fleet;
 use icewright::report::board::Board;
 use icewright::report::events::Reporter;
 use icewright::report::health::ReasonKind;
@@ -16,10 +19,7 @@ use icewright::report::metrics::Metrics;
 use icewright::report::probes::Probes;
 use icewright::schedule::collector::Collected;
 use icewright::schedule::control::{Control, control};
-use icewright::schedule::env::Env;
-use icewright::schedule::fleet::Fleet;
 use icewright::schedule::observer::{Event, Observer, TableEvent};
-use icewright::schedule::run_table::Subject;
 use icewright::schedule::scheduler::Scheduler;
 use icewright::schedule::settings::Settings;
 use icewright::storage::Store;
@@ -143,7 +143,7 @@ async fn a_table_is_compacted_and_cleaned_after_the_delay_again_and_again() {
     assert_eq!(seconds("delay_end"), 0.0);
     for action in Action::ALL {
         for phase in action.phases() {
-            let labels = format!("action=\"{action}\",phase=\"{phase}\"");
+            let labels = format!("action=\"{action}\",phase=\"{}\"", phase.as_str());
             assert_eq!(daemon.value("icewright_run_phase_duration_seconds_count", &labels), 1.0, "{labels}");
         }
         assert_eq!(daemon.value("icewright_table_refused", &format!("action=\"{action}\"")), 0.0);

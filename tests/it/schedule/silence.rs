@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
 use icewright::catalog::{Catalog, CommitOutcome, MaySend};
 use icewright::error::{Error, ErrorKind, Result};
-use icewright::schedule::fleet::Fleet;
+use icewright::fleet::Fleet;
 use icewright::table::LoadedTable;
 use icewright::table::TableName;
 use icewright::testing::MemoryCatalog;

@@ -8,21 +8,23 @@ use std::time::Duration;
 use async_trait::async_trait;
 use iceberg::spec::{DataContentType, DataFile, DataFileBuilder, DataFileFormat, Literal, Operation, TableMetadata};
 use iceberg::{NamespaceIdent, TableIdent};
+use icewright::action::RunStep;
+use icewright::actions::env::{ActiveRuns, Env, Longest};
+use icewright::actions::report::Detail;
+use icewright::actions::rewrite_data_files::RewriteReport;
+use icewright::actions::subject::Subject;
 use icewright::catalog::TableHandle;
 use icewright::catalog::{Catalog, CommitOutcome};
 use icewright::clock::{Clock, SystemClock, snapshot_id};
 use icewright::config::Config;
 use icewright::error::Result;
+use icewright::fleet::{Fleet, Member, OpenStore};
 use icewright::inspect::{ManifestCache, inspect_table};
 use icewright::meta::{Additions, SnapshotIdentity, prepare_additions};
 use icewright::policy::PolicySet;
-use icewright::rewrite::{MemoryBudget, Progress};
+use icewright::rewrite::MemoryBudget;
 use icewright::run_id::RunId;
-use icewright::schedule::env::{ActiveRuns, Env, Longest};
-use icewright::schedule::fleet::{Fleet, Member, OpenStore};
-use icewright::schedule::rewrite_data_files::Watcher;
-use icewright::schedule::run_report::RewriteReport;
-use icewright::schedule::run_table::{Run, StepReport, Subject, rewrite_step};
+use icewright::schedule::run_table::{TableRun, run_step};
 use icewright::storage::{Store, StoreRef};
 use icewright::table::LoadedTable;
 use icewright::testing::{FaultyStore, MemoryCatalog, MemoryStore};
@@ -306,11 +308,11 @@ impl Lake {
     pub(crate) async fn compact(&self, env: &Env, table: &str, policy: &str) -> RewriteReport {
         let name = format!("lake.db.{table}").parse().expect("a name");
         let subject = Subject::load(&self.fleet(policy), &name).await.expect("a table");
-        let watcher = Watcher { progress: Arc::new(Progress::default()), planned: &|_| {} };
-        let done = rewrite_step(env, &subject, Run::start(env), &watcher).await;
-        match done.report {
-            StepReport::RewriteDataFiles(report) => *report,
-            StepReport::CleanUp(_) => panic!("a compaction was asked for"),
+        let fleet = self.fleet(policy);
+        let done = run_step(env, &fleet, &subject, TableRun::start(env), RunStep::FIRST, &()).await.expect("done");
+        match done.report.actions.into_iter().next().and_then(|action| action.detail) {
+            Some(Detail::RewriteReport(report)) => *report,
+            other => panic!("a compaction was asked for: {other:?}"),
         }
     }
 }

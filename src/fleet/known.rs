@@ -10,7 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::fleet::Member;
+use super::Member;
 use super::listing::{Listed, Unclear, list, table_is_gone};
 use crate::clean::{Needs, stores_named};
 use crate::concurrent::concurrent;
@@ -45,15 +45,15 @@ const LOOKS_MAX: usize = 3;
 pub(super) struct Known {
     pub(super) name: String,
     pub(super) member: Member,
-    memory: Mutex<Memory>,
+    memory: Mutex<KnownTables>,
     /// What the last listing told, and when it began. Held while the catalog is listed, so that all who want that wait for one listing.
     listing: tokio::sync::Mutex<Option<(Instant, Arc<Listed>)>>,
 }
 
 #[derive(Default)]
-struct Memory {
+struct KnownTables {
     /// Where tables lie, and when that was seen.
-    places: HashMap<TableName, (Instant, Place)>,
+    places: HashMap<TableName, (Instant, TablePlace)>,
     needs: HashMap<TableName, Remembered>,
     /// Entries of all `needs` together.
     entries: usize,
@@ -70,7 +70,7 @@ struct Memory {
 
 /// Where a table lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct TablePlace {
     pub(super) directories: Vec<String>,
     /// `None`: its metadata tells none.
     pub(super) uuid: Option<Uuid>,
@@ -88,7 +88,7 @@ pub(super) struct Remembered {
 }
 
 /// What a look at a table found.
-pub(super) enum Look {
+pub(super) enum Looked {
     /// It left its catalog.
     Gone,
     /// This is what it needs.
@@ -195,14 +195,14 @@ impl Known {
     }
 
     /// Where a table lies; `None` if it is gone.
-    pub(super) async fn place_of(&self, name: &TableName) -> Result<Option<Place>> {
+    pub(super) async fn place_of(&self, name: &TableName) -> Result<Option<TablePlace>> {
         if let Some(place) = self.remembered_place(name) {
             return Ok(Some(place));
         }
         let ident = ident(name)?;
         match self.told(name, &ident, self.member.catalog.declared_paths(&ident)).await? {
             Some(declared) => {
-                let place = Place { directories: directories(&declared)?, uuid: declared.uuid };
+                let place = TablePlace { directories: directories(&declared)?, uuid: declared.uuid };
                 self.remember(name, place.clone()).await?;
                 Ok(Some(place))
             }
@@ -237,25 +237,25 @@ impl Known {
     }
 
     /// What a table needs, by a look that began at `oldest` or later.
-    pub(super) async fn look(&self, name: &TableName, oldest: Instant) -> Look {
+    pub(super) async fn look(&self, name: &TableName, oldest: Instant) -> Looked {
         let known = self.memory().take_needs(name);
         if let Some(known) = known {
             if known.looked >= oldest {
-                return Look::Seen(Box::new(known));
+                return Looked::Seen(Box::new(known));
             }
             self.memory().put_needs(name, known);
         }
-        let mut failed: Option<(String, Look)> = None;
+        let mut failed: Option<(String, Looked)> = None;
         for _ in 0..LOOKS_MAX {
             let began = Instant::now();
-            let unreadable = |error, stores| Look::Unreadable { error, stores };
+            let unreadable = |error, stores| Looked::Unreadable { error, stores };
             let ident = match ident(name) {
                 Ok(ident) => ident,
                 Err(error) => return unreadable(error, None),
             };
             let loaded = match self.told(name, &ident, self.member.catalog.load_table(&ident)).await {
                 Ok(Some(loaded)) => Arc::new(loaded),
-                Ok(None) => return Look::Gone,
+                Ok(None) => return Looked::Gone,
                 Err(error) => return unreadable(error, None),
             };
             // What it named may have been removed since, by expiry: then its metadata is another one by now.
@@ -263,13 +263,13 @@ impl Known {
                 return look;
             }
             match self.read(name, &ident, &loaded, began).await {
-                Ok(known) => return Look::Seen(Box::new(known)),
+                Ok(known) => return Looked::Seen(Box::new(known)),
                 Err(error) => {
                     failed = Some((loaded.metadata_location.clone(), unreadable(error, stores_named(&loaded).ok())));
                 }
             }
         }
-        let changing = || Look::Unreadable { error: Error::unavailable("it changes while it is read"), stores: None };
+        let changing = || Looked::Unreadable { error: Error::unavailable("it changes while it is read"), stores: None };
         failed.map_or_else(changing, |(_, look)| look)
     }
 
@@ -280,7 +280,7 @@ impl Known {
         loaded: &Arc<LoadedTable>,
         looked: Instant,
     ) -> Result<Remembered> {
-        let place = Place::of(loaded)?;
+        let place = TablePlace::of(loaded)?;
         let known = self.memory().take_needs(name);
         let known = known.filter(|known| {
             known.uuid == place.uuid
@@ -314,13 +314,13 @@ impl Known {
             Err(error) => return Err(self.load_error(ident, error).await).context(|| format!("load table {name}")),
         };
         self.memory().answered(name);
-        self.remember(name, Place::of(&loaded)?).await.context(|| format!("load table {name}"))?;
+        self.remember(name, TablePlace::of(&loaded)?).await.context(|| format!("load table {name}"))?;
         Ok(loaded)
     }
 
     /// An error if the catalog tells another table's place. A table that was made anew has a UUID that no other one has. One that was
     /// given the name of another has its UUID, and that one has it no more.
-    async fn remember(&self, name: &TableName, place: Place) -> Result<()> {
+    async fn remember(&self, name: &TableName, place: TablePlace) -> Result<()> {
         let other = self.memory().known_as(name, &place);
         if let Some(other) = other
             && !self.has_left(&other, place.uuid).await
@@ -340,19 +340,19 @@ impl Known {
         }
     }
 
-    fn remembered_place(&self, name: &TableName) -> Option<Place> {
+    fn remembered_place(&self, name: &TableName) -> Option<TablePlace> {
         let memory = self.memory();
         let (seen, place) = memory.places.get(name)?;
         (seen.elapsed() < REMEMBERED_FOR).then(|| place.clone())
     }
 
-    fn memory(&self) -> MutexGuard<'_, Memory> {
+    fn memory(&self) -> MutexGuard<'_, KnownTables> {
         // Each change is whole, or spares a later look less.
         self.memory.lock()
     }
 }
 
-impl Memory {
+impl KnownTables {
     fn keep_only(&mut self, tables: &BTreeSet<TableName>) {
         self.places.retain(|name, _| tables.contains(name));
         self.needs.retain(|name, _| tables.contains(name));
@@ -363,10 +363,11 @@ impl Memory {
     }
 
     /// Another table that had this table's UUID when it was last seen, while this one had another.
-    fn known_as(&self, name: &TableName, place: &Place) -> Option<TableName> {
+    fn known_as(&self, name: &TableName, place: &TablePlace) -> Option<TableName> {
         let before = self.places.get(name).filter(|(seen, _)| seen.elapsed() < REMEMBERED_FOR);
         before.filter(|(_, before)| before.uuid.is_some() && before.uuid != place.uuid)?;
-        let same = |(other, (_, known)): &(&TableName, &(Instant, Place))| *other != name && known.uuid == place.uuid;
+        let same =
+            |(other, (_, known)): &(&TableName, &(Instant, TablePlace))| *other != name && known.uuid == place.uuid;
         self.places.iter().find(same).filter(|_| place.uuid.is_some()).map(|(other, _)| other.clone())
     }
 
@@ -420,7 +421,7 @@ impl Memory {
     }
 }
 
-impl Place {
+impl TablePlace {
     fn of(loaded: &LoadedTable) -> Result<Self> {
         let uuid = Some(loaded.metadata.uuid()).filter(|uuid| !uuid.is_nil());
         Ok(Self { directories: own_directories(loaded)?, uuid })

@@ -1,4 +1,4 @@
-//! One compaction of one table: inspect -> plan -> check -> rewrite groups -> commit batches.
+//! A compaction under way.
 //!
 //! ```text
 //! groups --(at most max-concurrent-file-group-rewrites)--> results --(batches)--> commits, one at a time
@@ -8,144 +8,33 @@
 //! now or later. An unknown commit ends the run.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
-use crate::action::Outcome;
+use super::{NO_GROUP, RewriteReport};
+use crate::action::{Outcome, Phase};
+use crate::actions::env::Env;
+use crate::actions::run_time;
+use crate::actions::subject::Subject;
 use crate::catalog::TableHandle;
 use crate::clock::Stopwatch;
 use crate::commit::{
     CommitContext, CommitResult, Committed, RunLimit, StartSnapshot, commit_dangling_deletes, commit_rewrite,
 };
 use crate::error::{Error, ErrorKind, Result};
-use crate::inspect::inspect_table;
-use crate::plan::{FileGroup, RewritePlan, changed_since_last_rewrite, check_rewrite_plan, plan_rewrite_data_files};
-use crate::policy::{PartitionSelection, TablePolicy};
-use crate::rewrite::{Phase, Progress, RewriteContext, RewriteResult, rewrite_file_group};
+use crate::plan::{FileGroup, RewritePlan};
+use crate::policy::TablePolicy;
+use crate::rewrite::{Progress, RewriteContext, RewriteResult, rewrite_file_group};
 use crate::run_id::{RunId, SUMMARY_PLANNED_SNAPSHOT, SUMMARY_RUN_COMPLETE};
-use crate::schedule::env::Env;
-use crate::schedule::run_report::{RewriteReport, outcome_of};
-use crate::schedule::run_time;
 use crate::storage::delete_files::{Proof, delete_files};
 use crate::telemetry::{self, phase_span};
-
-const INSPECT: &str = Phase::Inspect.as_str();
-const PLAN: &str = Phase::Plan.as_str();
-const REWRITE: &str = Phase::Rewrite.as_str();
-const COMMIT: &str = Phase::Commit.as_str();
-
-const NO_GROUP: &str = "no file group needs rewriting";
-
-/// Who watches a compaction.
-pub struct Watcher<'a> {
-    /// Told how far it has come.
-    pub progress: Arc<Progress>,
-    /// Told what is going to be done.
-    pub planned: &'a (dyn Fn(&RewritePlan) + Sync),
-}
-
-/// Plans a compaction of the table as it is now; `Err(reason)` in the inner result when there is nothing to plan.
-pub async fn plan(
-    env: &Env,
-    table: &TableHandle,
-    policy: &TablePolicy,
-    commit_interval: Duration,
-) -> Result<std::result::Result<RewritePlan, String>> {
-    plan_timed(env, table, policy, commit_interval, &Progress::default(), &mut Stopwatch::start()).await
-}
-
-async fn plan_timed(
-    env: &Env,
-    table: &TableHandle,
-    policy: &TablePolicy,
-    commit_interval: Duration,
-    progress: &Progress,
-    stopwatch: &mut Stopwatch,
-) -> Result<std::result::Result<RewritePlan, String>> {
-    if !policy.rewrite_data_files.enabled {
-        return Ok(Err("rewrite-data-files is disabled by the policy".into()));
-    }
-    if table.loaded.current_snapshot().is_none() {
-        return Ok(Err("the table has no snapshot".into()));
-    }
-    // Only a policy that takes every file leaves nothing to do in a table that did not change.
-    let options = &policy.rewrite_data_files;
-    let takes_all =
-        options.rewrite_all && options.partitions == PartitionSelection::All && options.max_files_to_rewrite.is_none();
-    if takes_all && !changed_since_last_rewrite(&table.loaded) {
-        return Ok(Err("no new snapshot since the last compaction".into()));
-    }
-    let state = inspect_table(table, &env.manifests).instrument(phase_span!("inspect")).await;
-    stopwatch.end(INSPECT);
-    let state = state?;
-    progress.enter(Phase::Plan);
-    let plan = phase_span!("plan").in_scope(|| {
-        let plan = plan_rewrite_data_files(&state, policy, commit_interval, env.clock.now_ms())?;
-        check_rewrite_plan(&plan, &state, &policy.rewrite_data_files).map(|()| plan)
-    })?;
-    stopwatch.end(PLAN);
-    Ok(Ok(plan))
-}
-
-/// Compacts the table once. Never fails as a whole: the report says what happened.
-pub async fn rewrite_data_files(
-    env: &Env,
-    table: &TableHandle,
-    policy: &TablePolicy,
-    commit_interval: Duration,
-    run_id: RunId,
-    watcher: &Watcher<'_>,
-) -> RewriteReport {
-    let started = env.clock.now_ms();
-    let mut stopwatch = Stopwatch::start();
-    let planned = tokio::select! {
-        biased;
-        // Planning only reads, so it may end anywhere.
-        () = env.cancel.cancelled() => Err(Error::new(ErrorKind::Cancelled, "stopped while planning")),
-        planned = plan_timed(env, table, policy, commit_interval, &watcher.progress, &mut stopwatch) => planned,
-    };
-    if let Ok(Ok(plan)) = &planned {
-        (watcher.planned)(plan);
-        watcher.progress.planned(&plan.groups);
-    }
-    let doubtful = matches!(&planned, Ok(Ok(plan)) if plan.leaves_out_doubtful_files());
-    let mut report = match planned {
-        Err(error) => RewriteReport::failed(&error),
-        Ok(Err(reason)) => RewriteReport::skipped(reason),
-        Ok(Ok(plan)) => match plan.snapshot.as_deref() {
-            Some(snapshot) if !plan.groups.is_empty() || plan.dangling_delete_files > 0 => {
-                let start = StartSnapshot::of(&table.loaded, snapshot);
-                let run = Rewriting::new(env, table, policy, run_id, start, &plan, watcher.progress.clone());
-                let mut run = Rewriting { stopwatch, ..run };
-                if plan.groups.is_empty() {
-                    run.remove_dangling_deletes().await;
-                } else {
-                    run.execute(plan.groups).await;
-                    run.stopwatch.end(REWRITE);
-                }
-                stopwatch = run.stopwatch;
-                run.report
-            }
-            Some(_) | None => RewriteReport {
-                considered_data_files: plan.considered_data_files,
-                skipped: plan.skipped,
-                ..RewriteReport::skipped(NO_GROUP)
-            },
-        },
-    };
-    report.refused |= doubtful;
-    report.duration_ms = env.clock.now_ms() - started;
-    report.phases_ms = stopwatch.times();
-    report
-}
 
 /// Rewrites a group, and lets the span around tell how that ended.
 async fn rewrite_traced(context: &RewriteContext, group: &FileGroup) -> Result<RewriteResult> {
     let result = rewrite_file_group(context, group).await;
-    let outcome = result.as_ref().map_or_else(|error| outcome_of(error.kind()), |_| Outcome::Success);
+    let outcome = result.as_ref().map_or_else(|error| Outcome::of(error.kind()), |_| Outcome::Success);
     let of = |count: fn(&RewriteResult) -> u64| result.as_ref().map_or(0, count);
     let counts = [
         ("rewritten_data_files", of(|r| r.rewritten.len() as u64)),
@@ -158,7 +47,7 @@ async fn rewrite_traced(context: &RewriteContext, group: &FileGroup) -> Result<R
 }
 
 /// A compaction under way.
-struct Rewriting<'a> {
+pub(super) struct Rewriting<'a> {
     env: &'a Env,
     table: TableHandle,
     policy: &'a TablePolicy,
@@ -180,15 +69,16 @@ struct Rewriting<'a> {
 }
 
 impl<'a> Rewriting<'a> {
-    fn new(
+    pub(super) fn new(
         env: &'a Env,
-        table: &TableHandle,
-        policy: &'a TablePolicy,
+        subject: &'a Subject,
         run_id: RunId,
         start: StartSnapshot,
         plan: &RewritePlan,
         progress: Arc<Progress>,
+        stopwatch: Stopwatch,
     ) -> Self {
+        let policy = &subject.resolved.policy;
         let total = plan.groups.len();
         let partial = policy.rewrite_data_files.partial_progress;
         let groups_per_commit = if partial.enabled { total.div_ceil(partial.max_commits.max(1)) } else { total };
@@ -200,7 +90,7 @@ impl<'a> Rewriting<'a> {
         };
         Self {
             env,
-            table: table.clone(),
+            table: subject.table.clone(),
             policy,
             run_id,
             start,
@@ -211,9 +101,20 @@ impl<'a> Rewriting<'a> {
             batch: Vec::new(),
             groups_per_commit: groups_per_commit.max(1),
             failed_commits: 0,
-            stopwatch: Stopwatch::start(),
+            stopwatch,
             report,
         }
+    }
+
+    /// Rewrites the groups; without any it takes out delete files that apply to nothing.
+    pub(super) async fn carry_out(mut self, groups: Vec<FileGroup>) -> (RewriteReport, Stopwatch) {
+        if groups.is_empty() {
+            self.remove_dangling_deletes().await;
+        } else {
+            self.execute(groups).await;
+            self.stopwatch.end(Phase::Rewrite);
+        }
+        (self.report, self.stopwatch)
     }
 
     async fn execute(&mut self, groups: Vec<FileGroup>) {
@@ -296,12 +197,12 @@ impl<'a> Rewriting<'a> {
         let start = self.start;
         let complete = self.report.committed_groups + batch.len() == self.report.planned_groups;
         let context = self.commit_context(complete);
-        self.stopwatch.end(REWRITE);
+        self.stopwatch.end(Phase::Rewrite);
         self.progress.enter(Phase::Commit);
         let committing = commit_rewrite(&self.table, &start, &batch, &context, self.env.clock.as_ref());
         let result = committing.instrument(phase_span!("commit")).await;
         self.progress.enter(Phase::Rewrite);
-        self.stopwatch.end(COMMIT);
+        self.stopwatch.end(Phase::Commit);
         match result {
             CommitResult::Committed(done) => {
                 self.count_committed(&batch);
@@ -354,7 +255,7 @@ impl<'a> Rewriting<'a> {
         let context = self.commit_context(true);
         let committing = commit_dangling_deletes(&self.table, &self.start, &context, self.env.clock.as_ref());
         let result = committing.instrument(phase_span!("commit")).await;
-        self.stopwatch.end(COMMIT);
+        self.stopwatch.end(Phase::Commit);
         let error = match result {
             CommitResult::Committed(done) if done.snapshot_id.is_none() && done.removed_delete_files == 0 => {
                 self.report.reason = Some(NO_GROUP.into());
@@ -378,7 +279,7 @@ impl<'a> Rewriting<'a> {
         };
         tracing::warn!(table = %self.table.name(), %error, "delete files that apply to nothing could not be removed");
         self.report.note(&error);
-        self.report.outcome = outcome_of(error.kind());
+        self.report.outcome = Outcome::of(error.kind());
         self.report.reason = Some(error.to_string());
     }
 

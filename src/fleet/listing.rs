@@ -71,9 +71,9 @@ pub(super) async fn list(name: &str, catalog: &dyn Catalog) -> Result<Listed> {
     let (mut any_children_told, mut unsupported) = (false, Vec::new());
     while !open.is_empty() {
         let looks = concurrent(NAMESPACES_AT_ONCE, open, |namespace| look_into(catalog, namespace));
-        let looks: Vec<Look> = looks.collect().await;
+        let looks: Vec<NamespaceContent> = looks.collect().await;
         open = Vec::new();
-        for Look { namespace, children, tables } in looks {
+        for NamespaceContent { namespace, children, tables } in looks {
             let unclear = |error| Unclear { catalog: name.to_owned(), namespace: Some(namespace.clone()), error };
             match children {
                 Ok(children) => {
@@ -108,13 +108,13 @@ pub(super) async fn list(name: &str, catalog: &dyn Catalog) -> Result<Listed> {
 }
 
 /// What was found in a namespace.
-struct Look {
+struct NamespaceContent {
     namespace: NamespaceIdent,
     children: Result<Vec<NamespaceIdent>>,
     tables: Result<Vec<TableIdent>>,
 }
 
-async fn look_into(catalog: &dyn Catalog, namespace: NamespaceIdent) -> Look {
+async fn look_into(catalog: &dyn Catalog, namespace: NamespaceIdent) -> NamespaceContent {
     let (children, tables) = tokio::join!(
         listed_once(|| catalog.list_namespaces(Some(&namespace))),
         listed_once(|| catalog.list_tables(&namespace))
@@ -122,16 +122,16 @@ async fn look_into(catalog: &dyn Catalog, namespace: NamespaceIdent) -> Look {
     let missing = |error: Option<&Error>| error.is_some_and(|error| error.kind() == ErrorKind::NotFound);
     if missing(children.as_ref().err()) || missing(tables.as_ref().err()) {
         match namespace_is_gone(catalog, &namespace).await {
-            Ok(true) => return Look { namespace, children: Ok(Vec::new()), tables: Ok(Vec::new()) },
+            Ok(true) => return NamespaceContent { namespace, children: Ok(Vec::new()), tables: Ok(Vec::new()) },
             Ok(false) => {}
-            Err(error) => return Look { namespace, children: Err(error.clone()), tables: Err(error) },
+            Err(error) => return NamespaceContent { namespace, children: Err(error.clone()), tables: Err(error) },
         }
     }
     let contradicted = |error: Error| match error.kind() {
         ErrorKind::NotFound => error.context("the catalog lists the namespace and says that it does not exist"),
         _ => error,
     };
-    Look { namespace, children: children.map_err(contradicted), tables: tables.map_err(contradicted) }
+    NamespaceContent { namespace, children: children.map_err(contradicted), tables: tables.map_err(contradicted) }
 }
 
 /// Whether a namespace that the catalog says does not exist has left its parent's listing, too.

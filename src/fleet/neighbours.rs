@@ -16,8 +16,8 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::fleet::Fleet;
-use super::known::{Known, Look};
+use super::Fleet;
+use super::known::{Known, Looked};
 use super::listing::Unclear;
 use crate::clean::{Elsewhere, NeighbourAnswer, Refused, Suspects};
 use crate::concurrent::concurrent;
@@ -45,7 +45,7 @@ const DELETE_AT_ONCE: usize = 16;
 const NAMED_MAX: usize = 3;
 
 /// The catalogs by their names.
-pub(super) type Catalogs = BTreeMap<String, Arc<Known>>;
+pub(super) type KnownCatalogs = BTreeMap<String, Arc<Known>>;
 
 /// What lies around a table.
 #[derive(Debug, Clone, Default)]
@@ -87,7 +87,7 @@ pub struct Own<'a> {
 
 /// What was found out about the tables around one.
 #[derive(Debug, Default)]
-struct Findings {
+struct NeighbourFindings {
     /// Who cannot be read, and why.
     unreadable: Vec<String>,
     /// Whether one of them has answered that it cannot be.
@@ -96,7 +96,7 @@ struct Findings {
     twice: Option<TableName>,
 }
 
-impl Findings {
+impl NeighbourFindings {
     fn unreadable(&mut self, name: &TableName, error: &Error, own: &Own<'_>) {
         if !own.ignore_unreadable.iter().any(|pattern| pattern.matches(name)) {
             self.unreadable.push(format!("table {name}: {error}"));
@@ -158,10 +158,10 @@ impl Findings {
 }
 
 /// Where all other tables lie.
-pub(super) async fn surroundings(catalogs: &Catalogs, own: Own<'_>) -> Surroundings {
+pub(super) async fn surroundings(catalogs: &KnownCatalogs, own: Own<'_>) -> Surroundings {
     let oldest = Instant::now().checked_sub(REUSED_FOR).unwrap_or_else(Instant::now);
     let listings = join_all(catalogs.values().map(|known| known.listed_for_clean_up(oldest))).await;
-    let (mut findings, mut others) = (Findings::default(), Vec::new());
+    let (mut findings, mut others) = (NeighbourFindings::default(), Vec::new());
     for (known, listed) in catalogs.values().zip(listings) {
         findings.listed(known, &listed, &own);
         let tables = listed.iter().flat_map(|listed| listed.tables.iter());
@@ -182,7 +182,7 @@ pub(super) async fn surroundings(catalogs: &Catalogs, own: Own<'_>) -> Surroundi
     Surroundings { directories, unclear: findings.refused() }
 }
 
-async fn place_of((known, name): (Arc<Known>, TableName)) -> (TableName, Result<Option<super::known::Place>>) {
+async fn place_of((known, name): (Arc<Known>, TableName)) -> (TableName, Result<Option<super::known::TablePlace>>) {
     let place = known.place_of(&name).await;
     (name, place)
 }
@@ -192,10 +192,10 @@ struct Inquiry {
     name: TableName,
     uuid: Uuid,
     ignore_unreadable: Vec<TablePattern>,
-    progress: Mutex<Progress>,
+    progress: Mutex<PassState>,
 }
 
-struct Progress {
+struct PassState {
     /// As asked.
     asked: usize,
     suspects: Option<Suspects>,
@@ -207,23 +207,23 @@ impl Inquiry {
         Own { name: &self.name, uuid: self.uuid, ignore_unreadable: &self.ignore_unreadable }
     }
 
-    fn progress(&self) -> MutexGuard<'_, Progress> {
+    fn progress(&self) -> MutexGuard<'_, PassState> {
         self.progress.lock()
     }
 
     /// Takes in what was found of another table.
-    fn take_in(&self, name: &TableName, look: &Look, findings: &mut Findings) {
+    fn take_in(&self, name: &TableName, look: &Looked, findings: &mut NeighbourFindings) {
         let (own, mut progress) = (self.own(), self.progress());
         let Some(suspects) = &mut progress.suspects else { return };
         match look {
-            Look::Gone => {}
-            Look::Seen(known) => {
+            Looked::Gone => {}
+            Looked::Seen(known) => {
                 findings.uuid(name, known.uuid, &own);
                 if let Err(error) = suspects.spare(&known.needs) {
                     findings.unreadable(name, &error, &own);
                 }
             }
-            Look::Unreadable { error, stores } => {
+            Looked::Unreadable { error, stores } => {
                 if stores.as_ref().is_none_or(|stores| suspects.lie_in_any(stores)) {
                     findings.unreadable(name, error, &own);
                 }
@@ -259,7 +259,7 @@ impl Inquiries {
     }
 
     /// Waits for the next pass, or makes it.
-    async fn ask(&self, catalogs: &Catalogs, inquiry: Arc<Inquiry>) -> NeighbourAnswer {
+    async fn ask(&self, catalogs: &KnownCatalogs, inquiry: Arc<Inquiry>) -> NeighbourAnswer {
         let _queued = Queued::enter(self, inquiry.clone());
         let mut last = self.pass.lock().await;
         if inquiry.progress().answer.is_none() {
@@ -318,8 +318,8 @@ impl Drop for Queued<'_> {
 }
 
 /// Looks at every table once, no look being older than `oldest`, and answers all inquiries.
-async fn pass(catalogs: &Catalogs, asked: &[Arc<Inquiry>], oldest: Instant) {
-    let mut findings: Vec<Findings> = asked.iter().map(|_| Findings::default()).collect();
+async fn pass(catalogs: &KnownCatalogs, asked: &[Arc<Inquiry>], oldest: Instant) {
+    let mut findings: Vec<NeighbourFindings> = asked.iter().map(|_| NeighbourFindings::default()).collect();
     let listings = join_all(catalogs.values().map(|known| known.listed_for_clean_up(oldest))).await;
     let mut looks = Vec::new();
     for (known, listed) in catalogs.values().zip(&listings) {
@@ -335,7 +335,7 @@ async fn pass(catalogs: &Catalogs, asked: &[Arc<Inquiry>], oldest: Instant) {
         for (inquiry, findings) in asked.iter().zip(&mut findings).filter(|(inquiry, _)| inquiry.name != name) {
             inquiry.take_in(&name, &look, findings);
         }
-        if let Look::Seen(seen) = look {
+        if let Looked::Seen(seen) = look {
             known.remember_needs(&name, *seen);
         }
     }
@@ -345,7 +345,7 @@ async fn pass(catalogs: &Catalogs, asked: &[Arc<Inquiry>], oldest: Instant) {
     }
 }
 
-async fn look(known: Arc<Known>, name: TableName, oldest: Instant) -> (Arc<Known>, TableName, Look) {
+async fn look(known: Arc<Known>, name: TableName, oldest: Instant) -> (Arc<Known>, TableName, Looked) {
     let look = known.look(&name, oldest).await;
     (known, name, look)
 }
@@ -364,7 +364,7 @@ pub struct Others<'a> {
 impl Elsewhere for Others<'_> {
     async fn referenced(&self, suspects: Suspects) -> NeighbourAnswer {
         let Own { name, uuid, ignore_unreadable } = self.own;
-        let progress = Progress { asked: suspects.len(), suspects: Some(suspects), answer: None };
+        let progress = PassState { asked: suspects.len(), suspects: Some(suspects), answer: None };
         let inquiry = Arc::new(Inquiry {
             name: name.clone(),
             uuid,

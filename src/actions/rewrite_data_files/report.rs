@@ -116,7 +116,7 @@ impl RewriteReport {
         let metadata_invalid = error.kind() == ErrorKind::DataInvalid;
         let refused = error.kind() == ErrorKind::Unsupported;
         let reason = Some(error.to_string());
-        Self { outcome: outcome_of(error.kind()), metadata_invalid, refused, reason, ..Self::new() }
+        Self { outcome: Outcome::of(error.kind()), metadata_invalid, refused, reason, ..Self::new() }
     }
 
     /// Remembers an error line.
@@ -157,22 +157,5 @@ impl RewriteReport {
 impl Default for RewriteReport {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-/// The outcome that an error means for a step.
-pub fn outcome_of(kind: ErrorKind) -> Outcome {
-    match kind {
-        ErrorKind::Unsupported => Outcome::Skipped,
-        ErrorKind::Conflict => Outcome::Conflict,
-        ErrorKind::CommitUnknown => Outcome::Unknown,
-        ErrorKind::Cancelled => Outcome::Cancelled,
-        ErrorKind::Config
-        | ErrorKind::Unavailable
-        | ErrorKind::Forbidden
-        | ErrorKind::NotFound
-        | ErrorKind::OutOfMemory
-        | ErrorKind::DataInvalid
-        | ErrorKind::Internal => Outcome::Failed,
     }
 }

@@ -1,5 +1,9 @@
 //! The tables of all configured catalogs: found, matched with policies, opened.
 
+mod known;
+mod listing;
+pub mod neighbours;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -8,8 +12,6 @@ use iceberg::TableIdent;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::known::{Known, ident};
-use super::neighbours::{Catalogs, Inquiries, Own, Surroundings, surroundings};
 use crate::catalog::Catalog;
 use crate::catalog::CatalogCredentials;
 use crate::catalog::TableHandle;
@@ -21,17 +23,19 @@ use crate::policy::{PolicySet, ResolvedPolicy};
 use crate::storage::{self, StoreRef};
 use crate::table::LoadedTable;
 use crate::table::TableName;
+use known::{Known, ident};
+use neighbours::{Inquiries, KnownCatalogs, Own, Surroundings, surroundings};
 
 /// All tables within reach. It never changes: a new configuration makes a new fleet, which shares the catalogs that stay.
 pub struct Fleet {
-    catalogs: Catalogs,
+    catalogs: KnownCatalogs,
     policies: PolicySet,
     inquiries: Inquiries,
 }
 
 /// What another fleet means for a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Change {
+pub enum FleetChange {
     /// It has another policy.
     Policy,
     /// Its catalog is reached in another way; it may even be another table.
@@ -101,16 +105,16 @@ impl Fleet {
     }
 
     /// What a table that `before` maintained has to do with this fleet; `None`: all is as it was.
-    pub fn change_since(&self, before: &Self, name: &TableName) -> Option<Change> {
-        let Some(catalog) = self.catalogs.get(&name.catalog) else { return Some(Change::Left) };
+    pub fn change_since(&self, before: &Self, name: &TableName) -> Option<FleetChange> {
+        let Some(catalog) = self.catalogs.get(&name.catalog) else { return Some(FleetChange::Left) };
         if !self.maintains(name) {
-            return Some(Change::Left);
+            return Some(FleetChange::Left);
         }
         if !before.catalogs.get(&name.catalog).is_some_and(|known| Arc::ptr_eq(known, catalog)) {
-            return Some(Change::Catalog);
+            return Some(FleetChange::Catalog);
         }
         let policy = |fleet: &Self| fleet.policies.resolve(name).ok().flatten().map(|resolved| resolved.policy);
-        (policy(before) != policy(self)).then_some(Change::Policy)
+        (policy(before) != policy(self)).then_some(FleetChange::Policy)
     }
 
     /// Whether a policy matches a table, be it one that contradicts another.
@@ -177,11 +181,11 @@ impl Fleet {
         self.inquiries.waiting()
     }
 
-    pub(super) fn catalogs(&self) -> &Catalogs {
+    fn catalogs(&self) -> &KnownCatalogs {
         &self.catalogs
     }
 
-    pub(super) fn inquiries(&self) -> &Inquiries {
+    fn inquiries(&self) -> &Inquiries {
         &self.inquiries
     }
 }
