@@ -36,7 +36,7 @@ use crate::rewrite::memory::{self, MemoryBudget};
 use crate::schedule::control::control;
 use crate::schedule::observer::{Event, Observer};
 use crate::schedule::scheduler::Scheduler;
-use crate::schedule::settings::Settings;
+use crate::schedule::settings::LiveSettings;
 use crate::server::{self, ApiState, Aside, ServerState};
 use crate::telemetry::FilterHandle;
 
@@ -153,7 +153,7 @@ pub async fn run(
 
     // The server outlives the scheduler, so that health tells of the drain.
     let server_stop = CancellationToken::new();
-    let (publish, settings) = watch::channel(Settings::of(config, fleet));
+    let (publish, settings) = watch::channel(LiveSettings::of(config, fleet));
     let (control, orders) = control();
     let operator = Operator {
         env: env.clone(),
@@ -225,7 +225,7 @@ async fn stop_server(stop: CancellationToken, server: oneshot::Receiver<()>) {
 /// Keeps the settings as the file has them, where there is a file. From then on SIGHUP makes it look at once.
 fn reload(
     loaded: &LoadedConfig,
-    settings: watch::Sender<Settings>,
+    settings: watch::Sender<LiveSettings>,
     metrics: &Arc<Metrics>,
     permit: &WritePermit,
     observer: &Arc<dyn Observer>,

@@ -14,14 +14,14 @@ use crate::permit::WritePermit;
 use crate::schedule::control::Control;
 use crate::schedule::observer::{Event, Observer, TableEvent};
 use crate::schedule::plan_table::plan_table;
-use crate::schedule::settings::Settings;
+use crate::schedule::settings::LiveSettings;
 use crate::server::Operate;
 use crate::table::TableName;
 
 /// The daemon, as far as it can be asked for something.
 pub(super) struct Operator {
     pub(super) env: Env,
-    pub(super) settings: watch::Receiver<Settings>,
+    pub(super) settings: watch::Receiver<LiveSettings>,
     pub(super) control: Control,
     pub(super) observer: Arc<dyn Observer>,
     /// Holds while this process leads.
@@ -93,7 +93,7 @@ mod tests {
         let board = Arc::new(Board::new(0, env.memory.clone(), env.manifests.clone()));
         let probes = Arc::new(Probes::new(0, Duration::from_secs(60), []));
         let observer = Arc::new(Reporter::new(metrics, board, probes, false));
-        let (_publish, settings) = watch::channel(Settings::of(&config, fleet));
+        let (_publish, settings) = watch::channel(LiveSettings::of(&config, fleet));
         let ((control, orders), permit) = (control(), WritePermit::withheld());
         let runtime = Handle::current();
         let operator = Operator { env, settings, control, observer, permit: permit.clone(), runtime };

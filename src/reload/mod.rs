@@ -1,4 +1,4 @@
-//! The configuration file, read again while the daemon runs. Job: a changed file -> new [`Settings`], or all that is wrong with it.
+//! The configuration file, read again while the daemon runs. Job: a changed file -> new [`LiveSettings`], or all that is wrong with it.
 //!
 //! The file is looked at every few seconds, and at once when somebody asks. Its content counts, not its times, so that it does
 //! not matter how it is replaced. A file that cannot be used changes nothing.
@@ -19,7 +19,7 @@ use crate::config::{CatalogConfig, Config, LoadedConfig, Problem, Problems, Seve
 use crate::error::Result;
 use crate::fleet::Member;
 use crate::schedule::observer::{Event, Observer};
-use crate::schedule::settings::Settings;
+use crate::schedule::settings::LiveSettings;
 
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// A changed file that nobody spoke of must say the same this much later: whoever writes it may be in the middle.
@@ -44,7 +44,7 @@ pub struct Reloader {
     /// Properties with their secrets, as each catalog's client was made with.
     properties: BTreeMap<String, HashMap<String, String>>,
     build: BuildMember,
-    settings: watch::Sender<Settings>,
+    settings: watch::Sender<LiveSettings>,
     observer: Arc<dyn Observer>,
     clock: Arc<dyn Clock>,
 }
@@ -54,7 +54,7 @@ impl Reloader {
     pub fn new(
         loaded: &LoadedConfig,
         build: BuildMember,
-        settings: watch::Sender<Settings>,
+        settings: watch::Sender<LiveSettings>,
         observer: Arc<dyn Observer>,
         clock: Arc<dyn Clock>,
     ) -> Result<Option<Self>> {
@@ -156,7 +156,7 @@ impl Reloader {
             let modified = config != self.config || !rebuilt.is_empty();
             if modified {
                 let fleet = settings.fleet.successor(config.catalogs.keys(), members, config.policies.clone());
-                *settings = Settings::of(&config, Arc::new(fleet));
+                *settings = LiveSettings::of(&config, Arc::new(fleet));
             }
             modified
         });

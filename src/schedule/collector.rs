@@ -18,7 +18,7 @@ use crate::fleet::Fleet;
 use crate::inspect::{TableStats, collect_partition_stats, collect_stats};
 use crate::plan::sizes::Sizes;
 use crate::schedule::observer::{Event, Observer, TableEvent};
-use crate::schedule::settings::Settings;
+use crate::schedule::settings::LiveSettings;
 use crate::table::TableName;
 
 /// Tables of a catalog looked at at the same time. One that is slow to answer does not hold up the others.
@@ -48,7 +48,7 @@ pub(super) struct Numbers {
 /// Looks at the tables that a scheduler maintains.
 pub struct Collector {
     pub(super) env: Env,
-    pub(super) settings: watch::Receiver<Settings>,
+    pub(super) settings: watch::Receiver<LiveSettings>,
     pub(super) maintained: watch::Receiver<BTreeSet<TableName>>,
     pub(super) numbers: mpsc::Sender<Numbers>,
     pub(super) observer: Arc<dyn Observer>,
@@ -75,7 +75,7 @@ impl Collector {
                 _ = tick.tick() => None,
                 Some(name) = looks.next() => Some(name),
             };
-            let Settings { fleet, collect_every: every, .. } = self.settings.borrow().clone();
+            let LiveSettings { fleet, collect_every: every, .. } = self.settings.borrow().clone();
             match looked {
                 Some(name) => {
                     lanes.entry(name.catalog.clone()).or_default().busy.remove(&name);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::control::Pause;
 use super::due::{Failures, NextStep, Standing, StepEnd};
 use super::run_table::TableRun;
-use super::worker::{Task, Waiting};
+use super::worker::{Task, WaitedStep};
 use crate::action::RunStep;
 use crate::fleet::FleetChange;
 use crate::inspect::TableStats;
@@ -76,7 +76,7 @@ impl TableEntry {
         self.running = true;
         let task = match &self.look {
             Some(PendingLook { before, failures }) => {
-                let waiting = |next: NextStep| Waiting { failing: failures.of(next.step) > 0, next };
+                let waiting = |next: NextStep| WaitedStep { failing: failures.of(next.step) > 0, next };
                 Task::Look(before.clone().map(waiting))
             }
             None => Task::Do(self.next.step),
@@ -200,7 +200,7 @@ mod tests {
         for change in [FleetChange::Catalog, FleetChange::Policy, FleetChange::Catalog] {
             entry.reconsider(change, 2000);
         }
-        assert_eq!(entry.begin(fresh).1, Task::Look(Some(Waiting { next: waiting, failing: true })));
+        assert_eq!(entry.begin(fresh).1, Task::Look(Some(WaitedStep { next: waiting, failing: true })));
     }
 
     #[test]
@@ -222,7 +222,7 @@ mod tests {
             entry.end(before_ms);
             let left = entry.next.at_ms - before_ms;
             entry.clock_set(now_ms - before_ms, now_ms);
-            let Task::Look(Some(Waiting { next, failing: true })) = entry.begin(fresh).1 else { panic!("a look") };
+            let Task::Look(Some(WaitedStep { next, failing: true })) = entry.begin(fresh).1 else { panic!("a look") };
             assert_eq!(next.at_ms - now_ms, left, "what is left of a wait after a failure");
         }
     }

@@ -8,7 +8,7 @@ use crate::fleet::Fleet;
 
 /// The current settings. A step that has begun keeps those it began with.
 #[derive(Clone)]
-pub struct Settings {
+pub struct LiveSettings {
     pub fleet: Arc<Fleet>,
     pub concurrent_tables: usize,
     /// Runs that begin now are given up after this.
@@ -19,7 +19,7 @@ pub struct Settings {
     pub grace: Duration,
 }
 
-impl Settings {
+impl LiveSettings {
     /// What the configuration says, with the fleet that was made of it.
     pub fn of(config: &Config, fleet: Arc<Fleet>) -> Self {
         Self {

@@ -28,7 +28,7 @@ const DISCOVER_EVERY: Duration = Duration::from_secs(30);
 
 /// What a worker needs, as it was when it began.
 #[derive(Clone)]
-pub(super) struct Shared {
+pub(super) struct WorkerContext {
     pub(super) env: Env,
     pub(super) fleet: Arc<Fleet>,
     pub(super) observer: Arc<dyn Observer>,
@@ -38,13 +38,13 @@ pub(super) struct Shared {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Task {
     /// Find out where it stands; if only its policy has changed, from what it waited for.
-    Look(Option<Waiting>),
+    Look(Option<WaitedStep>),
     Do(RunStep),
 }
 
 /// What a table waited for when its policy changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Waiting {
+pub(super) struct WaitedStep {
     pub(super) next: NextStep,
     /// The step has failed before.
     pub(super) failing: bool,
@@ -73,7 +73,7 @@ pub(super) enum Progressed {
     Panicked(Error),
 }
 
-impl Shared {
+impl WorkerContext {
     pub(super) fn tell(&self, event: Event<'_>) {
         self.observer.observe(event, self.env.clock.now_ms());
     }
@@ -138,13 +138,19 @@ impl Shared {
         Ok(Progressed::Stepped(Box::new(done), metadata_location))
     }
 
-    fn look(&self, name: &TableName, run: TableRun, subject: &Subject, waiting: Option<&Waiting>) -> Result<Standing> {
+    fn look(
+        &self,
+        name: &TableName,
+        run: TableRun,
+        subject: &Subject,
+        waiting: Option<&WaitedStep>,
+    ) -> Result<Standing> {
         let now = self.env.clock.now_ms();
         let last = subject.last_run();
         if let Some(run) = last.as_ref().filter(|run| run.complete) {
             self.tell_of(name, TableEvent::KnownSuccess(Action::RewriteDataFiles, run.committed_ms));
         }
-        let Some(Waiting { next, failing }) = waiting else { return first_step(subject, now) };
+        let Some(WaitedStep { next, failing }) = waiting else { return first_step(subject, now) };
         let policy = &subject.resolved.policy;
         let committed = last.map(|own| own.committed_ms);
         let next = due::after_change(next, *failing, run.since_ms, committed, policy, subject.delay(), now)?;
@@ -152,7 +158,7 @@ impl Shared {
     }
 
     /// Asks a catalog for its tables, again and again. Each answer comes with the fleet that was asked.
-    pub(super) async fn discover(self, catalog: String, found: mpsc::Sender<Listing>) {
+    pub(super) async fn discover(self, catalog: String, found: mpsc::Sender<CatalogListing>) {
         let mut after_failure = false;
         loop {
             // One bad answer must not end the listing for good.
@@ -164,7 +170,8 @@ impl Shared {
                         Some(error) => Event::CatalogUnclear(&catalog, error),
                     });
                     let after_failure = std::mem::take(&mut after_failure);
-                    let listing = Listing { fleet: self.fleet.clone(), catalog: catalog.clone(), names, after_failure };
+                    let listing =
+                        CatalogListing { fleet: self.fleet.clone(), catalog: catalog.clone(), names, after_failure };
                     if found.send(listing).await.is_err() {
                         return;
                     }
@@ -181,7 +188,7 @@ impl Shared {
 
 /// Tells on what becomes of a step.
 struct Told<'a> {
-    shared: &'a Shared,
+    shared: &'a WorkerContext,
     name: &'a TableName,
 }
 
@@ -200,7 +207,7 @@ impl Watcher for Told<'_> {
 }
 
 /// The tables of a catalog.
-pub(super) struct Listing {
+pub(super) struct CatalogListing {
     pub(super) fleet: Arc<Fleet>,
     pub(super) catalog: String,
     pub(super) names: Vec<TableName>,

@@ -18,7 +18,7 @@ use icewright::report::events::Reporter;
 use icewright::report::metrics::Metrics;
 use icewright::report::probes::Probes;
 use icewright::rewrite::MemoryBudget;
-use icewright::schedule::settings::Settings;
+use icewright::schedule::settings::LiveSettings;
 use icewright::storage::StoreRef;
 use icewright::table::LoadedTable;
 use icewright::testing::{MemoryCatalog, MemoryStore};
@@ -83,7 +83,7 @@ impl OpenStore for NoStore {
 /// A reloader on a file, with what it drives.
 struct Bench {
     reloader: Reloader,
-    settings: watch::Receiver<Settings>,
+    settings: watch::Receiver<LiveSettings>,
     metrics: Arc<Metrics>,
     builds: Arc<AtomicUsize>,
 }
@@ -107,7 +107,7 @@ impl Bench {
         let member = |(name, catalog): (&String, _)| (name.clone(), build(name, catalog).expect("a member"));
         let members = loaded.config.catalogs.iter().map(member).collect();
         let fleet = Arc::new(Fleet::new(members, loaded.config.policies.clone()));
-        let (publish, settings) = watch::channel(Settings::of(&loaded.config, fleet));
+        let (publish, settings) = watch::channel(LiveSettings::of(&loaded.config, fleet));
         builds.store(0, Ordering::Relaxed);
         let reloader = Reloader::new(&loaded, build, publish, reporter, SystemClock::shared());
         let reloader = reloader.expect("readable secrets").expect("a file");

@@ -18,10 +18,10 @@ use crate::schedule::due::{self, NextStep, StepEnd};
 use crate::schedule::entry::TableEntry;
 use crate::schedule::observer::{Event, Observer, QueueStatus, TableEvent};
 use crate::schedule::run_table::TableRun;
-use crate::schedule::settings::Settings;
+use crate::schedule::settings::LiveSettings;
 use crate::schedule::silence::Silence;
 use crate::schedule::wall_clock::WallClock;
-use crate::schedule::worker::{Finished, Listing, Progressed, Shared};
+use crate::schedule::worker::{CatalogListing, Finished, Progressed, WorkerContext};
 use crate::table::TableName;
 
 /// How often the loop looks for due tables.
@@ -34,8 +34,8 @@ const NUMBERS_MAX: usize = 64;
 /// Runs maintenance until the environment's token is cancelled, then waits for what is under way.
 /// Dropping it, or the future of [`Scheduler::run`], stops everything at once.
 pub struct Scheduler {
-    shared: Shared,
-    settings: watch::Receiver<Settings>,
+    shared: WorkerContext,
+    settings: watch::Receiver<LiveSettings>,
     orders: Orders,
     concurrent_tables: usize,
     paused: Option<Pause>,
@@ -57,11 +57,11 @@ pub struct Scheduler {
 
 impl Scheduler {
     /// A scheduler for the tables of the settings' fleet. The settings' run timeout takes the place of the environment's.
-    pub fn new(env: Env, settings: watch::Receiver<Settings>, observer: Arc<dyn Observer>, orders: Orders) -> Self {
+    pub fn new(env: Env, settings: watch::Receiver<LiveSettings>, observer: Arc<dyn Observer>, orders: Orders) -> Self {
         let current = settings.borrow().clone();
         let wall_clock = WallClock::look(env.clock.as_ref());
         let mut scheduler = Self {
-            shared: Shared { env, fleet: current.fleet.clone(), observer },
+            shared: WorkerContext { env, fleet: current.fleet.clone(), observer },
             settings,
             orders,
             concurrent_tables: 1,
@@ -154,13 +154,13 @@ impl Scheduler {
     }
 
     /// A catalog that is slow to answer does not hold up the others. All end when the set is dropped.
-    fn start_discovery(&self, found: &mpsc::Sender<Listing>) -> JoinSet<()> {
+    fn start_discovery(&self, found: &mpsc::Sender<CatalogListing>) -> JoinSet<()> {
         let catalogs = self.shared.fleet.catalog_names().into_iter();
         catalogs.map(|catalog| self.shared.clone().discover(catalog, found.clone())).collect()
     }
 
     /// What runs goes on as it began. Tables that are not maintained any more go, others learn what changed for them.
-    fn use_settings(&mut self, settings: Settings) {
+    fn use_settings(&mut self, settings: LiveSettings) {
         let now = self.now_ms();
         self.concurrent_tables = settings.concurrent_tables.max(1);
         let env = &mut self.shared.env;
@@ -187,7 +187,7 @@ impl Scheduler {
     }
 
     /// Adds new tables of a catalog and forgets those that are gone.
-    fn take_in(&mut self, Listing { fleet, catalog, names, after_failure }: Listing) {
+    fn take_in(&mut self, CatalogListing { fleet, catalog, names, after_failure }: CatalogListing) {
         // It was on its way when the settings changed, and says nothing about the present policies and catalogs.
         if !Arc::ptr_eq(&fleet, &self.shared.fleet) {
             return;
@@ -378,7 +378,7 @@ fn known<'t>(tables: &'t mut HashMap<TableName, TableEntry>, name: &TableName) -
     })
 }
 
-impl Shared {
+impl WorkerContext {
     /// Tells what came of a step, and decides what the table waits for.
     fn settle(&self, entry: &mut TableEntry, name: &TableName, run: TableRun, step: RunStep, progress: Progressed) {
         let now = self.env.clock.now_ms();

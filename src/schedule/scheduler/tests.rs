@@ -28,7 +28,7 @@ impl OpenStore for Nothing {
     }
 }
 
-fn settings(every: &str, before: Option<&Settings>) -> Settings {
+fn settings(every: &str, before: Option<&LiveSettings>) -> LiveSettings {
     let lake = "[catalogs.lake]\nuri = 'http://lake'\nauth = { type = 'none' }";
     let policy = format!("[[policies]]\nname = 'all'\ntables = ['**']\nevery = '{every}'");
     let config = Config::parse("test.toml", &format!("{lake}\n{policy}")).expect("a configuration").config;
@@ -40,7 +40,7 @@ fn settings(every: &str, before: Option<&Settings>) -> Settings {
             Fleet::new([("lake".to_owned(), member)].into(), config.policies.clone())
         }
     };
-    Settings::of(&config, Arc::new(fleet))
+    LiveSettings::of(&config, Arc::new(fleet))
 }
 
 fn env() -> Env {
@@ -69,9 +69,9 @@ async fn numbers_stay_with_their_table_through_a_reload_and_go_with_it() {
         scheduler.take_numbers(numbers);
         scheduler.tables.get(&name)?.numbers.as_ref().map(|(_, at_ms)| *at_ms)
     };
-    let list = |scheduler: &mut Scheduler, settings: &Settings, names| {
+    let list = |scheduler: &mut Scheduler, settings: &LiveSettings, names| {
         let (fleet, catalog) = (settings.fleet.clone(), "lake".into());
-        scheduler.take_in(Listing { fleet, catalog, names, after_failure: false });
+        scheduler.take_in(CatalogListing { fleet, catalog, names, after_failure: false });
     };
     assert_eq!((take(&mut scheduler, 1), scheduler.tables.len()), (None, 0), "they make no table");
     list(&mut scheduler, &first, vec![name.clone()]);

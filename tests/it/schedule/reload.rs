@@ -10,7 +10,7 @@ use icewright::error::Result;
 use icewright::fleet::{Fleet, Member};
 use icewright::policy::PolicySet;
 use icewright::run_id::RunId;
-use icewright::schedule::settings::Settings;
+use icewright::schedule::settings::LiveSettings;
 use icewright::table::{DeclaredPaths, LoadedTable};
 use icewright::testing::{CommitFault, MemoryCatalog, Operation, StoreFault};
 use tokio::sync::watch;
@@ -31,7 +31,7 @@ impl Daemon {
     }
 }
 
-fn use_policies(settings: &watch::Sender<Settings>, policies: PolicySet) {
+fn use_policies(settings: &watch::Sender<LiveSettings>, policies: PolicySet) {
     settings.send_modify(|settings| {
         let names = settings.fleet.catalog_names();
         settings.fleet = Arc::new(settings.fleet.successor(&names, [].into(), policies));

@@ -21,7 +21,7 @@ use icewright::schedule::collector::Collected;
 use icewright::schedule::control::{Control, control};
 use icewright::schedule::observer::{Event, Observer, TableEvent};
 use icewright::schedule::scheduler::Scheduler;
-use icewright::schedule::settings::Settings;
+use icewright::schedule::settings::LiveSettings;
 use icewright::storage::Store;
 use icewright::table::TableName;
 use icewright::testing::{Operation, StoreFault};
@@ -39,7 +39,7 @@ pub(crate) struct Daemon {
     pub(crate) maintained: watch::Receiver<BTreeSet<TableName>>,
     pub(crate) cancel: CancellationToken,
     pub(crate) control: Control,
-    pub(crate) settings: watch::Sender<Settings>,
+    pub(crate) settings: watch::Sender<LiveSettings>,
     /// As whoever plans on demand has it.
     pub(crate) env: Env,
     pub(crate) scheduler: JoinHandle<()>,
@@ -57,7 +57,7 @@ impl Daemon {
         let probes = Probes::new(lake.clock.now_ms(), Duration::from_secs(60), ["lake".to_owned()]);
         let board = Arc::new(Board::new(lake.clock.now_ms(), env.memory.clone(), env.manifests.clone()));
         let reporter = Arc::new(Reporter::new(metrics.clone(), board.clone(), Arc::new(probes), false));
-        let (settings, current) = watch::channel(Settings {
+        let (settings, current) = watch::channel(LiveSettings {
             fleet,
             concurrent_tables,
             run_timeout: env.run_timeout,
