@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::report::{ActionReport, Detail, RunCounts};
+use super::report::{ActionDetail, ActionReport, RunCounts};
 use super::words::{bytes, count, file_lines, total};
 use super::{ActionContext, ActionPlan, DISABLED, Outline, run_time};
 use crate::action::{Action, Outcome};
@@ -59,7 +59,7 @@ pub(super) async fn plan(context: &ActionContext<'_>) -> ActionPlan<Outline> {
     lines.extend(skipped.iter().map(|kept| (format!("  kept ({})", kept.reason), kept.detail.clone())));
     lines.extend(files_stay.iter().map(|why| ("  files stay".to_owned(), why.clone())));
     let snapshots = remove_snapshots.len();
-    let detail = Detail::ExpireOutline(ExpireOutline { snapshots, refs: remove_refs, kept: skipped, files_stay });
+    let detail = ActionDetail::ExpireOutline(ExpireOutline { snapshots, refs: remove_refs, kept: skipped, files_stay });
     ActionPlan::Would(Outline { detail, lines, drawing: String::new() })
 }
 
@@ -109,7 +109,7 @@ pub fn report_of(report: ExpireReport, around: &Surroundings) -> ActionReport {
         span_counts: vec![("expired_snapshots", report.expired_snapshots as u64), ("deleted_files", deleted.files)],
         summary,
         lines,
-        detail: Some(Detail::ExpireReport(Box::new(report))),
+        detail: Some(ActionDetail::ExpireReport(Box::new(report))),
         ..ActionReport::new(ACTION)
     }
 }

@@ -25,9 +25,9 @@ use crate::rewrite::Progress;
 use crate::run_id::RunId;
 use crate::telemetry;
 use env::Env;
-use report::{ActionReport, Detail, StepReport};
+use report::{ActionDetail, ActionReport, StepReport};
 use subject::Subject;
-use words::Lines;
+use words::LabelledLines;
 
 const DISABLED: &str = "disabled by the policy";
 
@@ -82,10 +82,10 @@ pub enum ActionPlan<P> {
 #[serde(transparent)]
 pub struct Outline {
     /// In numbers.
-    pub detail: Detail,
+    pub detail: ActionDetail,
     /// The same for people.
     #[serde(skip)]
-    pub lines: Lines,
+    pub lines: LabelledLines,
     /// A picture of it, for a terminal; may be empty.
     #[serde(skip)]
     pub drawing: String,

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::report::{ActionReport, Detail, RunCounts, Stored};
+use super::report::{ActionDetail, ActionReport, RunCounts, StoredFiles};
 use super::words::{bytes, count, file_lines, total};
-use super::{ActionContext, ActionPlan, DISABLED, Lines, Outline};
+use super::{ActionContext, ActionPlan, DISABLED, LabelledLines, Outline};
 use crate::action::{Action, Outcome};
 use crate::clean::{OrphanReport, find_orphan_files, remove_orphan_files};
 use crate::error::{Error, ErrorKind};
@@ -35,7 +35,7 @@ pub(super) async fn plan(context: &ActionContext<'_>) -> ActionPlan<Outline> {
     }
     let report = look(context, true).await;
     let lines = lines(&report);
-    ActionPlan::Would(Outline { detail: Detail::OrphanReport(Box::new(report)), lines, drawing: String::new() })
+    ActionPlan::Would(Outline { detail: ActionDetail::OrphanReport(Box::new(report)), lines, drawing: String::new() })
 }
 
 pub(super) async fn run(context: &ActionContext<'_>) -> ActionReport {
@@ -63,7 +63,7 @@ fn report_of(report: OrphanReport) -> ActionReport {
     let why = report.error.as_ref().map(ToString::to_string);
     let deleted = total(&report.deleted);
     let left = |all: u64, deleted: u64| all.saturating_sub(deleted);
-    let stored = Stored {
+    let stored = StoredFiles {
         files: left(report.listed.files, deleted.files),
         bytes: left(report.listed.bytes, deleted.bytes),
         orphan_files: left(report.orphans.files, deleted.files),
@@ -81,12 +81,12 @@ fn report_of(report: OrphanReport) -> ActionReport {
         span_counts: vec![("orphan_files", report.orphans.files), ("deleted_files", deleted.files)],
         summary: summary(&report),
         lines: lines(&report),
-        detail: Some(Detail::OrphanReport(Box::new(report))),
+        detail: Some(ActionDetail::OrphanReport(Box::new(report))),
         ..ActionReport::new(ACTION)
     }
 }
 
-fn lines(report: &OrphanReport) -> Lines {
+fn lines(report: &OrphanReport) -> LabelledLines {
     let mut lines = vec![(ACTION.to_string(), summary(report))];
     lines.extend(file_lines(&report.kept, &report.failures));
     lines

@@ -1,4 +1,4 @@
-//! What actions did, in one shape: outcome, numbers and reasons. [`Detail`] is what an action tells in full, with stable keys.
+//! What actions did, in one shape: outcome, numbers and reasons. [`ActionDetail`] is what an action tells in full, with stable keys.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 use super::expire_snapshots::ExpireOutline;
 use super::rewrite_data_files::{RewriteOutline, RewriteReport};
-use super::words::Lines;
+use super::words::LabelledLines;
 use crate::action::{Action, Outcome, RunStep};
 use crate::clean::{ExpireReport, OrphanReport, Refused};
 use crate::clock::PhaseTimes;
@@ -36,21 +36,21 @@ pub struct ActionReport {
     /// What it did, in numbers.
     pub counts: RunCounts,
     /// What it left under the table's directories, if it listed them.
-    pub stored: Option<Stored>,
+    pub stored: Option<StoredFiles>,
     /// The same for a trace.
     pub span_counts: Vec<(&'static str, u64)>,
     /// The same for people, in a line.
     pub summary: String,
     /// The same for people, at length.
-    pub lines: Lines,
+    pub lines: LabelledLines,
     /// Everything; `None` if the action was not begun.
-    pub detail: Option<Detail>,
+    pub detail: Option<ActionDetail>,
 }
 
 /// What an action tells in full, of a run or of a plan. Serialised by `--json`; keys are stable.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub enum Detail {
+pub enum ActionDetail {
     RewriteReport(Box<RewriteReport>),
     RewriteOutline(RewriteOutline),
     ExpireReport(Box<ExpireReport>),
@@ -86,7 +86,7 @@ pub struct RunCounts {
 
 /// What the last listing found under a table's directories, without what was deleted after it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredFiles {
     /// All files.
     pub files: u64,
     /// Their bytes.
@@ -207,7 +207,7 @@ impl StepReport {
     }
 
     /// The full report of an action, if it was begun.
-    pub fn detail(&self, action: Action) -> Option<&Detail> {
+    pub fn detail(&self, action: Action) -> Option<&ActionDetail> {
         self.actions.iter().find(|report| report.action == action)?.detail.as_ref()
     }
 }
@@ -219,9 +219,9 @@ impl Serialize for StepReport {
         struct View<'a> {
             step: &'static str,
             #[serde(flatten)]
-            lead: Option<&'a Detail>,
+            lead: Option<&'a ActionDetail>,
             #[serde(flatten)]
-            others: BTreeMap<Action, Option<&'a Detail>>,
+            others: BTreeMap<Action, Option<&'a ActionDetail>>,
             #[serde(skip_serializing_if = "Option::is_none")]
             skipped: Option<BTreeMap<Action, &'a str>>,
             #[serde(skip_serializing_if = "Option::is_none")]

@@ -6,7 +6,7 @@ use crate::clean::Tally;
 use crate::plan::Skipped;
 
 /// Labelled values, one per line.
-pub type Lines = Vec<(String, String)>;
+pub type LabelledLines = Vec<(String, String)>;
 
 /// `1536` as `1.5 KiB`.
 pub fn bytes(count: u64) -> String {
@@ -46,7 +46,7 @@ pub(super) fn skipped_lines(skipped: &[Skipped]) -> impl Iterator<Item = (String
 }
 
 /// Files that nothing needs and that stay all the same, by reason, and those that could not be deleted.
-pub(super) fn file_lines(kept: &BTreeMap<impl serde::Serialize, Tally>, failures: &[String]) -> Lines {
+pub(super) fn file_lines(kept: &BTreeMap<impl serde::Serialize, Tally>, failures: &[String]) -> LabelledLines {
     let kept = kept.iter().map(|(reason, tally)| {
         // The name that it has in JSON.
         let reason = serde_json::to_value(reason).unwrap_or_default();

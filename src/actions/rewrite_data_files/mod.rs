@@ -13,9 +13,9 @@ pub use report::RewriteReport;
 use rewriting::Rewriting;
 
 use super::env::Env;
-use super::report::{ActionReport, Detail, RunCounts};
+use super::report::{ActionDetail, ActionReport, RunCounts};
 use super::subject::Subject;
-use super::words::{Lines, bytes, count, skipped_lines};
+use super::words::{LabelledLines, bytes, count, skipped_lines};
 use super::{ActionContext, ActionPlan, Outline, Watcher, run_time};
 use crate::action::{Action, Phase};
 use crate::clean::clock_apart_from_one;
@@ -188,7 +188,7 @@ fn outline(plan: &RewritePlan) -> ActionPlan<Outline> {
         count(outline.expected_output_files, "file")
     );
     let lines = vec![(ACTION.to_string(), summary)];
-    ActionPlan::Would(Outline { detail: Detail::RewriteOutline(outline), lines, drawing: plan.to_string() })
+    ActionPlan::Would(Outline { detail: ActionDetail::RewriteOutline(outline), lines, drawing: plan.to_string() })
 }
 
 fn nothing_to_rewrite(plan: &RewritePlan) -> String {
@@ -229,12 +229,12 @@ fn report_of(report: RewriteReport) -> ActionReport {
         ],
         summary: summary(&report),
         lines: lines(&report),
-        detail: Some(Detail::RewriteReport(Box::new(report))),
+        detail: Some(ActionDetail::RewriteReport(Box::new(report))),
         ..ActionReport::new(ACTION)
     }
 }
 
-fn lines(report: &RewriteReport) -> Lines {
+fn lines(report: &RewriteReport) -> LabelledLines {
     let mut lines = vec![(ACTION.to_string(), format!("{}: {}", report.outcome.as_str(), summary(report)))];
     lines.extend(skipped_lines(&report.skipped));
     lines.extend(report.errors.iter().map(|error| ("  error".to_owned(), error.clone())));

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::action::{Action, Outcome};
-use crate::actions::report::Detail;
+use crate::actions::report::ActionDetail;
 use crate::actions::rewrite_data_files::RewriteReport;
 use crate::inspect::{PartitionStats, TableStats};
 use crate::policy::{PolicySet, ResolvedPolicy};
@@ -83,7 +83,7 @@ fn ran(n: i64) -> ActionReport {
         outcome: Outcome::Failed,
         duration: Duration::from_secs(60),
         reason: Some("the store was away".into()),
-        detail: Some(Detail::RewriteReport(Box::new(report))),
+        detail: Some(ActionDetail::RewriteReport(Box::new(report))),
         ..ActionReport::new(Action::RewriteDataFiles)
     }
 }

@@ -5,7 +5,7 @@ use super::records::Backoff;
 use super::slots::SeriesSlot;
 use super::{Labels, Metrics, encode, flag, seconds, series};
 use crate::action::{Action, Doing, Outcome};
-use crate::actions::report::{ActionReport, Stored};
+use crate::actions::report::{ActionReport, StoredFiles};
 use crate::error::Result;
 use crate::inspect::TableStats;
 use crate::report::health::ReasonKind;
@@ -32,7 +32,7 @@ impl Metrics {
     }
 
     /// Shows what the last listing found.
-    pub(super) fn record_stored(&self, table: &TableName, stored: Stored) {
+    pub(super) fn record_stored(&self, table: &TableName, stored: StoredFiles) {
         let samples = [
             (&definitions::STORED_FILES, None, stored.files as f64),
             (&definitions::STORED_FILE_BYTES, None, stored.bytes as f64),

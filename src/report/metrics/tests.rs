@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::definitions::{OPERATIONS, request_outcomes};
 use super::*;
 use crate::action::{Action, Doing, Outcome};
-use crate::actions::report::{ActionReport, RunCounts, Stored};
+use crate::actions::report::{ActionReport, RunCounts, StoredFiles};
 use crate::clock::PhaseTimes;
 use crate::http_client::RequestObserver;
 use crate::inspect::{SizeHistogram, TableStats};
@@ -55,8 +55,10 @@ fn run(action: Action, outcome: Outcome, counts: RunCounts) -> ActionReport {
 fn record_all(metrics: &Metrics, name: &TableName, seed: u64) {
     metrics.record_stats(name, &stats(seed));
     metrics.set_target_file_size(name, 512 << 20);
-    metrics
-        .record_stored(name, Stored { files: 100 + seed, bytes: 10_000, orphan_files: 3 + seed, orphan_bytes: 4096 });
+    metrics.record_stored(
+        name,
+        StoredFiles { files: 100 + seed, bytes: 10_000, orphan_files: 3 + seed, orphan_bytes: 4096 },
+    );
     metrics.set_health(name, &[ReasonKind::SmallFiles], Some(1_795_999_000_000));
     metrics.set_step(name, Doing::Delay);
     metrics.set_next(name, Some(1_796_003_600_000), Some(1_796_000_300_000));

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use icewright::action::RunStep;
-use icewright::actions::report::Detail;
+use icewright::actions::report::ActionDetail;
 use icewright::actions::subject::Subject;
 use icewright::error::Error;
 use icewright::schedule::run_table::{TableRun, run_step};
@@ -43,7 +43,9 @@ async fn errors_of_run(lake: &Lake) -> Vec<String> {
         Ok(subject) => {
             let done = run_step(&env, &fleet, &subject, run, RunStep::FIRST, &()).await.expect("done");
             let [report] = &done.report.actions[..] else { panic!("one action") };
-            let Some(Detail::RewriteReport(report)) = &report.detail else { panic!("a compaction was asked for") };
+            let Some(ActionDetail::RewriteReport(report)) = &report.detail else {
+                panic!("a compaction was asked for")
+            };
             errors.extend(report.errors.iter().cloned());
             errors.extend(report.outcome.is_failure().then_some(report.reason.clone()).flatten());
         }
@@ -57,10 +59,10 @@ async fn errors_of_run(lake: &Lake) -> Vec<String> {
     };
     for action in done.report.actions {
         match action.detail {
-            Some(Detail::ExpireReport(expired)) => {
+            Some(ActionDetail::ExpireReport(expired)) => {
                 errors.extend(expired.error.iter().map(text).chain(expired.failures))
             }
-            Some(Detail::OrphanReport(orphans)) => {
+            Some(ActionDetail::OrphanReport(orphans)) => {
                 errors.extend(orphans.error.iter().map(text).chain(orphans.failures))
             }
             _ => errors.extend(action.reason),

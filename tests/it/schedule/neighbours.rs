@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use futures::future::join_all;
 use icewright::action::{Action, Outcome, RunStep};
 use icewright::actions::ActionPlan;
-use icewright::actions::report::{Detail, StepReport};
+use icewright::actions::report::{ActionDetail, StepReport};
 use icewright::actions::subject::Subject;
 use icewright::clean::{ExpireReport, OrphanReport, Refused};
 use icewright::error::{Error, ErrorKind};
@@ -39,14 +39,14 @@ pub(super) async fn clean(lake: &Lake, fleet: &Fleet, table: &str) -> StepReport
 
 pub(super) fn orphans(report: &StepReport) -> &OrphanReport {
     match report.detail(Action::RemoveOrphanFiles) {
-        Some(Detail::OrphanReport(report)) => report,
+        Some(ActionDetail::OrphanReport(report)) => report,
         other => panic!("not begun: {other:?}"),
     }
 }
 
 pub(super) fn expiry(report: &StepReport) -> &ExpireReport {
     match report.detail(Action::ExpireSnapshots) {
-        Some(Detail::ExpireReport(report)) => report,
+        Some(ActionDetail::ExpireReport(report)) => report,
         other => panic!("not begun: {other:?}"),
     }
 }
@@ -206,7 +206,7 @@ async fn tables_of_all_configured_catalogs_are_asked_and_one_that_cannot_be_aske
     // A plan says so too.
     let plan = plan_table(&lake.env(), &both(pond.member()), &name("lake.db.t")).await.expect("a plan");
     let ActionPlan::Would(plan) = &plan.actions[&Action::RemoveOrphanFiles] else { panic!("nothing is planned") };
-    let Detail::OrphanReport(found) = &plan.detail else { panic!("{plan:?}") };
+    let ActionDetail::OrphanReport(found) = &plan.detail else { panic!("{plan:?}") };
     assert!(found.refused.as_ref().expect("refused").detail.contains("pond.db.y"));
 
     // An operator can except a whole catalog, and a namespace of it alone does not do.

@@ -10,7 +10,7 @@ use iceberg::spec::{DataContentType, DataFile, DataFileBuilder, DataFileFormat, 
 use iceberg::{NamespaceIdent, TableIdent};
 use icewright::action::RunStep;
 use icewright::actions::env::{ActiveRuns, Env, Longest};
-use icewright::actions::report::Detail;
+use icewright::actions::report::ActionDetail;
 use icewright::actions::rewrite_data_files::RewriteReport;
 use icewright::actions::subject::Subject;
 use icewright::catalog::TableHandle;
@@ -311,7 +311,7 @@ impl Lake {
         let fleet = self.fleet(policy);
         let done = run_step(env, &fleet, &subject, TableRun::start(env), RunStep::FIRST, &()).await.expect("done");
         match done.report.actions.into_iter().next().and_then(|action| action.detail) {
-            Some(Detail::RewriteReport(report)) => *report,
+            Some(ActionDetail::RewriteReport(report)) => *report,
             other => panic!("a compaction was asked for: {other:?}"),
         }
     }
