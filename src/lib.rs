@@ -1,7 +1,7 @@
 //! icewright keeps Apache Iceberg tables healthy.
 //!
-//! `config -> policy -> inspect -> plan -> rewrite -> commit -> clean -> schedule`: data flows one way. ARCHITECTURE.md in
-//! the root of the repository is the map, and `tests/it/architecture.rs` holds it.
+//! Data flows one way: facts, policies and plans below, actions above them, then the schedule, and reports that listen. ARCHITECTURE.md in
+//! the root of the repository is the map, and `tests/it/architecture/` holds it.
 
 pub mod action;
 pub mod actions;

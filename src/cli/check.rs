@@ -77,7 +77,7 @@ fn secrets(config: &Config) -> Vec<(String, &Secret, &'static str)> {
 
 fn print_problems(problems: &Problems, out: &mut dyn Write) -> io::Result<()> {
     write!(out, "{problems}")?;
-    let errors = problems.0.iter().filter(|problem| problem.severity == crate::config::Severity::Error).count();
+    let errors = problems.0.iter().filter(|problem| problem.severity == crate::policy::Severity::Error).count();
     writeln!(out, "{}", counted(errors, "error", "errors"))
 }
 

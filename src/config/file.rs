@@ -7,13 +7,14 @@ use toml::de::{DeTable, DeValue};
 
 use super::limits::MEMORY_MIN_BYTES;
 use super::policy_file::{read_defaults, read_policies};
-use super::problem::{Diagnostics, Place};
+use super::problem::Diagnostics;
 use super::reader::{Section, TomlValue};
 use super::validate::{check_memory, validate};
 use super::{
     AuthConfig, CatalogConfig, Config, LimitsConfig, MetricsConfig, PropertyValue, PushgatewayConfig, Secret,
     ServerConfig, leader_election, traces,
 };
+use crate::policy::Place;
 use crate::policy::{PolicySet, SettingReader};
 
 /// Endings of property names whose values are secrets.

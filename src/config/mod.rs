@@ -23,7 +23,7 @@ use std::time::Duration;
 
 pub use leader_election::LeaderElectionConfig;
 pub use limits::{MEMORY_FALLBACK_BYTES, USUAL_MEMORY_BYTES, detect_memory_bytes};
-pub use problem::{Place, Problem, Problems, Severity};
+pub use problem::{Problem, Problems};
 pub use secret::{Secret, SecretText};
 pub use traces::TracesConfig;
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind};
-pub use crate::policy::{Place, Severity};
+use crate::policy::{Place, Severity};
 
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::limits::{MEMORY_MIN_BYTES, USUAL_MEMORY_BYTES};
-use super::problem::{Diagnostics, Place, did_you_mean};
+use super::problem::{Diagnostics, did_you_mean};
 use super::{CatalogConfig, Config};
+use crate::policy::Place;
 use crate::policy::{
     Finding, Layer, Origin, Placed, PolicySet, ResolvedPolicy, Setting, Severity, TablePattern, check, key,
 };

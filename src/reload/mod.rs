@@ -15,9 +15,10 @@ use tokio::time::Instant;
 
 use self::difference::Difference;
 use crate::clock::Clock;
-use crate::config::{CatalogConfig, Config, LoadedConfig, Problem, Problems, Severity};
+use crate::config::{CatalogConfig, Config, LoadedConfig, Problem, Problems};
 use crate::error::Result;
 use crate::fleet::Member;
+use crate::policy::Severity;
 use crate::schedule::observer::{Event, Observer};
 use crate::schedule::settings::LiveSettings;
 
