@@ -10,7 +10,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::config::TracesConfig;
 use crate::error::{Error, ErrorKind, Result};
-use crate::telemetry::{self, Collector, LogFormat, Telemetry};
+use crate::telemetry::{self, LogFormat, Telemetry, TraceCollector};
 use crate::version;
 
 const AFTER_HELP: &str = "\
@@ -233,7 +233,7 @@ impl LogArguments {
 }
 
 /// Where the configuration wants spans to go.
-fn collector(traces: &TracesConfig) -> Option<Collector> {
+fn collector(traces: &TracesConfig) -> Option<TraceCollector> {
     let endpoint = traces.endpoint.clone()?;
     let secrets = traces.headers.clone();
     let headers = Arc::new(move || {
@@ -247,7 +247,7 @@ fn collector(traces: &TracesConfig) -> Option<Collector> {
         }
         Ok(headers)
     });
-    Some(Collector { endpoint, sample_ratio: traces.sample_ratio, headers })
+    Some(TraceCollector { endpoint, sample_ratio: traces.sample_ratio, headers })
 }
 
 /// The completion script of a shell.

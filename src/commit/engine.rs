@@ -88,7 +88,7 @@ struct OpenRequest<M> {
 }
 
 /// How the loop goes on.
-enum Next {
+enum NextMove {
     Done,
     /// A part is in, and another follows.
     Part,
@@ -148,47 +148,47 @@ impl<'a, C: Change> Engine<'a, C> {
         loop {
             let mut next = match self.attempt().await {
                 Ok(next) => next,
-                Err(error) if error.kind() == ErrorKind::Unavailable => Next::Retry(error),
-                Err(error) => Next::GiveUp(error),
+                Err(error) if error.kind() == ErrorKind::Unavailable => NextMove::Retry(error),
+                Err(error) => NextMove::GiveUp(error),
             };
-            if let Next::Retry(_) = next
+            if let NextMove::Retry(_) = next
                 && self.retries < self.ctx.retries
             {
                 self.retries += 1;
                 self.wait(self.retries).await;
                 continue;
             }
-            if let Next::Retry(_) | Next::GiveUp(_) = next
+            if let NextMove::Retry(_) | NextMove::GiveUp(_) = next
                 && self.unseen
                 && let Some(found) = self.look_last().await
             {
                 next = found;
             }
             match next {
-                Next::Part => {}
-                Next::Done => return self.committed(None),
-                Next::Retry(error) | Next::GiveUp(error) => return self.give_up(error).await,
+                NextMove::Part => {}
+                NextMove::Done => return self.committed(None),
+                NextMove::Retry(error) | NextMove::GiveUp(error) => return self.give_up(error).await,
             }
         }
     }
 
     /// One request at most. Errors come from before it.
-    async fn attempt(&mut self) -> Result<Next> {
+    async fn attempt(&mut self) -> Result<NextMove> {
         self.attempts += 1;
         if let Err(error) = may_send(self.until, self.clock) {
-            return Ok(Next::GiveUp(error));
+            return Ok(NextMove::GiveUp(error));
         }
         // Before the look at the table, so that the head is fresh when the request is sent.
         self.change.require_files(&self.table).await?;
         if let Some(applied) = self.look().await? {
             return Ok(applied);
         }
-        let Some(request) = self.change.prepare(&self.table, self.attempts).await? else { return Ok(Next::Done) };
+        let Some(request) = self.change.prepare(&self.table, self.attempts).await? else { return Ok(NextMove::Done) };
         self.base_location.get_or_insert_with(|| self.table.loaded.metadata_location.clone());
         let Request { requirements, updates, mark } = request;
         let outcome = self.ctx.send(&self.table, self.until, self.clock, requirements, updates).await;
         if let CommitOutcome::NotSent(error) = outcome {
-            return Ok(Next::GiveUp(error));
+            return Ok(NextMove::GiveUp(error));
         }
         let denied = matches!(outcome, CommitOutcome::Conflict(_) | CommitOutcome::Refused(_));
         self.open.push(OpenRequest { mark: mark.clone(), denied });
@@ -200,9 +200,9 @@ impl<'a, C: Change> Engine<'a, C> {
             }
             CommitOutcome::Conflict(error) => {
                 self.conflicts += 1;
-                Next::Retry(error)
+                NextMove::Retry(error)
             }
-            CommitOutcome::Refused(error) | CommitOutcome::NotSent(error) => Next::GiveUp(error),
+            CommitOutcome::Refused(error) | CommitOutcome::NotSent(error) => NextMove::GiveUp(error),
             CommitOutcome::Unknown(error) => self.settle(error).await,
             CommitOutcome::Committed(_) => {
                 let message = "the catalog's answer does not show what was committed";
@@ -215,17 +215,17 @@ impl<'a, C: Change> Engine<'a, C> {
         loaded.metadata.uuid() == self.table_uuid && self.change.fate(loaded, mark) == Fate::Applied
     }
 
-    async fn applied(&mut self, mark: &C::Mark) -> Next {
+    async fn applied(&mut self, mark: &C::Mark) -> NextMove {
         self.open.clear();
         self.unseen = false;
         self.parts += 1;
-        if self.change.applied(&self.table, mark).await { Next::Part } else { Next::Done }
+        if self.change.applied(&self.table, mark).await { NextMove::Part } else { NextMove::Done }
     }
 
     /// Waits for the table to tell what became of a request whose answer was lost.
     ///
     /// If that stays open, another attempt is still safe: whichever of the two comes first, the other fails or does nothing.
-    async fn settle(&mut self, error: Error) -> Next {
+    async fn settle(&mut self, error: Error) -> NextMove {
         self.unknown_outcomes += 1;
         for check in 1..=(if C::WRITES_FILES { CHECKS } else { 0 }) {
             self.wait(check).await;
@@ -235,12 +235,12 @@ impl<'a, C: Change> Engine<'a, C> {
                 Ok(None) | Err(_) => {}
             }
         }
-        Next::Retry(error)
+        NextMove::Retry(error)
     }
 
     /// Looks at the table as it is now, and settles open requests by what it says; how it goes on if one has been applied.
     /// Another table of the name settles nothing.
-    async fn look(&mut self) -> Result<Option<Next>> {
+    async fn look(&mut self) -> Result<Option<NextMove>> {
         match refresh(&self.table, self.table_uuid).await {
             Ok(table) => self.table = table,
             Err(error) => {
@@ -261,7 +261,7 @@ impl<'a, C: Change> Engine<'a, C> {
     }
 
     /// The look that must follow the last request. A catalog that is down for a moment is asked again.
-    async fn look_last(&mut self) -> Option<Next> {
+    async fn look_last(&mut self) -> Option<NextMove> {
         for attempt in 1..=LAST_LOOKS {
             match self.look().await {
                 Ok(applied) => return applied,

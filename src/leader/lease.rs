@@ -38,7 +38,7 @@ impl LeaseObject {
 
 /// What became of a write.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Written {
+pub enum LeaseWrite {
     Done(LeaseObject),
     /// Somebody else was faster; nothing was changed.
     Raced,
@@ -50,9 +50,9 @@ pub trait LeaseApi: Send + Sync {
     /// The Lease; `None` if there is none.
     async fn get(&self) -> Result<Option<LeaseObject>>;
     /// A new Lease with this `spec`.
-    async fn create(&self, spec: Value) -> Result<Written>;
+    async fn create(&self, spec: Value) -> Result<LeaseWrite>;
     /// Changes it, if it still has the version of `lease`.
-    async fn replace(&self, lease: LeaseObject) -> Result<Written>;
+    async fn replace(&self, lease: LeaseObject) -> Result<LeaseWrite>;
 }
 
 /// The way to the API server.
@@ -144,15 +144,15 @@ impl HttpLease {
         Error::unavailable(format!("lease {namespace}/{name}: the API server answered {status}: {why}{cure}"))
     }
 
-    async fn write(&self, method: Method, url: &str, lease: &Value) -> Result<Written> {
+    async fn write(&self, method: Method, url: &str, lease: &Value) -> Result<LeaseWrite> {
         let (status, answer) = self.send(method.clone(), url, Some(lease)).await?;
         match status {
             StatusCode::OK | StatusCode::CREATED if answer["spec"].is_object() => {
-                Ok(Written::Done(LeaseObject(answer)))
+                Ok(LeaseWrite::Done(LeaseObject(answer)))
             }
-            StatusCode::CONFLICT => Ok(Written::Raced),
+            StatusCode::CONFLICT => Ok(LeaseWrite::Raced),
             // Somebody has deleted it since it was read. For a new one it is the namespace that is missing.
-            StatusCode::NOT_FOUND if method == Method::PUT => Ok(Written::Raced),
+            StatusCode::NOT_FOUND if method == Method::PUT => Ok(LeaseWrite::Raced),
             status => Err(self.refused(status, &answer)),
         }
     }
@@ -169,7 +169,7 @@ impl LeaseApi for HttpLease {
         }
     }
 
-    async fn create(&self, spec: Value) -> Result<Written> {
+    async fn create(&self, spec: Value) -> Result<LeaseWrite> {
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": {"name": self.name, "namespace": self.namespace}, "spec": spec,
@@ -177,7 +177,7 @@ impl LeaseApi for HttpLease {
         self.write(Method::POST, &self.collection, &lease).await
     }
 
-    async fn replace(&self, lease: LeaseObject) -> Result<Written> {
+    async fn replace(&self, lease: LeaseObject) -> Result<LeaseWrite> {
         self.write(Method::PUT, &format!("{}/{}", self.collection, self.name), &lease.0).await
     }
 }

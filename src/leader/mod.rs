@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use self::lease::{LeaseApi, LeaseObject, Written};
+use self::lease::{LeaseApi, LeaseObject, LeaseWrite};
 use self::record::{Candidate, LeaseStep, Timing};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
@@ -119,17 +119,17 @@ impl Election {
     pub async fn release(&mut self) {
         self.permit.revoke();
         let released = timeout(RELEASE.min(self.timing.renew_deadline / 2), async {
-            let Some(LeaseObject(mut lease)) = self.lease.get().await? else { return Ok(Written::Raced) };
+            let Some(LeaseObject(mut lease)) = self.lease.get().await? else { return Ok(LeaseWrite::Raced) };
             if LeaseObject(lease.clone()).record().holder != self.candidate.identity() {
-                return Ok(Written::Raced);
+                return Ok(LeaseWrite::Raced);
             }
             lease["spec"]["holderIdentity"] = "".into();
             lease["spec"]["renewTime"] = self.now().into();
             self.lease.replace(LeaseObject(lease)).await
         });
         match released.await.unwrap_or_else(|_| Err(Error::unavailable("no answer in time"))) {
-            Ok(Written::Done(_)) => tracing::info!("lease released"),
-            Ok(Written::Raced) => tracing::info!("the lease was somebody else's already"),
+            Ok(LeaseWrite::Done(_)) => tracing::info!("lease released"),
+            Ok(LeaseWrite::Raced) => tracing::info!("the lease was somebody else's already"),
             Err(error) => tracing::warn!(%error, "lease not released; others wait until it has expired"),
         }
     }
@@ -167,7 +167,7 @@ impl Election {
                 self.lease.replace(LeaseObject(lease)).await?
             }
         };
-        let Written::Done(stored) = written else { return Ok(false) };
+        let LeaseWrite::Done(stored) = written else { return Ok(false) };
         self.candidate.claimed(stored.record(), asked, self.clock.steady());
         match self.candidate.leading_until() {
             Some(until) if until > self.clock.steady() => self.permit.grant(until),

@@ -113,7 +113,7 @@ fn file_entry(
     decoder: &Decoder<'_>,
     manifest: &ManifestFile,
     raw: &RawEntry<'_>,
-    numbers: &Numbers,
+    numbers: &EntryNumbers,
     partition: Arc<PartitionTuple>,
     manifest_path: Arc<str>,
 ) -> Result<FileEntry> {
@@ -197,7 +197,7 @@ impl Partitions {
 
 /// What an entry takes from its manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Numbers {
+pub(crate) struct EntryNumbers {
     pub(crate) snapshot_id: i64,
     pub(crate) sequence: Option<i64>,
     pub(crate) file_sequence: Option<i64>,
@@ -223,7 +223,7 @@ impl Inherit {
         }
     }
 
-    pub(crate) fn apply(&mut self, decoder: &Decoder<'_>, raw: &RawEntry<'_>) -> Result<Numbers> {
+    pub(crate) fn apply(&mut self, decoder: &Decoder<'_>, raw: &RawEntry<'_>) -> Result<EntryNumbers> {
         let may_inherit = raw.status == ADDED || self.manifest_sequence == 0;
         let inherited = |own: Option<i64>| match own {
             _ if self.version_1 => Some(0),
@@ -243,6 +243,6 @@ impl Inherit {
             }
         };
         let snapshot_id = raw.snapshot_id.unwrap_or(self.added_snapshot_id);
-        Ok(Numbers { snapshot_id, sequence, file_sequence, first_row_id })
+        Ok(EntryNumbers { snapshot_id, sequence, file_sequence, first_row_id })
     }
 }

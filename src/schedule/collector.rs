@@ -39,7 +39,7 @@ pub struct Collected {
 }
 
 /// A table's numbers on their way to the scheduler.
-pub(super) struct Numbers {
+pub(super) struct CollectedNumbers {
     pub(super) name: TableName,
     pub(super) stats: Arc<TableStats>,
     pub(super) at_ms: i64,
@@ -50,7 +50,7 @@ pub struct Collector {
     pub(super) env: Env,
     pub(super) settings: watch::Receiver<LiveSettings>,
     pub(super) maintained: watch::Receiver<BTreeSet<TableName>>,
-    pub(super) numbers: mpsc::Sender<Numbers>,
+    pub(super) numbers: mpsc::Sender<CollectedNumbers>,
     pub(super) observer: Arc<dyn Observer>,
 }
 
@@ -125,7 +125,7 @@ impl Collector {
         let looked = TableEvent::Looked { subject: &subject, collected: &collected, partitions: &partitions };
         self.tell_of(name, looked, at_ms);
         // A scheduler that has ended needs them no more.
-        let _ = self.numbers.send(Numbers { name: name.clone(), stats: collected.stats, at_ms }).await;
+        let _ = self.numbers.send(CollectedNumbers { name: name.clone(), stats: collected.stats, at_ms }).await;
         Ok(())
     }
 

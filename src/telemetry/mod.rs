@@ -17,7 +17,7 @@ use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 use crate::error::{Error, ErrorKind, Result};
 pub(crate) use human::visible;
 pub(crate) use traces::phase_span;
-pub use traces::{Collector, Headers, Traces, action_span, ended, run_span};
+pub use traces::{Headers, TraceCollector, Traces, action_span, ended, run_span};
 
 /// The target of spans whose fields belong on every line written inside them, whatever the filter says about lines.
 pub const RUN_TARGET: &str = "icewright::run";
@@ -88,7 +88,7 @@ impl Telemetry {
 
 /// Starts logging to standard error, and sending spans if a collector is given; within a tokio runtime. A second call in
 /// one process keeps the first subscriber and gives a detached handle.
-pub fn init(format: LogFormat, filter: &str, collector: Option<&Collector>) -> Result<Telemetry> {
+pub fn init(format: LogFormat, filter: &str, collector: Option<&TraceCollector>) -> Result<Telemetry> {
     let (lines, handle) = layer(format, filter, std::io::stderr)?;
     let (spans, traces) = collector.map(traces::layer).transpose()?.unzip();
     let mut layers = vec![lines.boxed()];

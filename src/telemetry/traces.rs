@@ -46,7 +46,7 @@ const BODY_BYTES_MAX: usize = 1 << 20;
 pub type Headers = Arc<dyn Fn() -> Result<HeaderMap> + Send + Sync>;
 
 /// Where spans go.
-pub struct Collector {
+pub struct TraceCollector {
     /// Base address, without `/v1/traces`.
     pub endpoint: String,
     /// Share of the runs that are sent, above 0, at most 1.
@@ -70,7 +70,7 @@ impl Traces {
 }
 
 /// Takes the spans of runs from all that is traced. Within a tokio runtime, which sends them.
-pub(super) fn layer(collector: &Collector) -> Result<(impl Layer<Registry> + Send + Sync + use<>, Traces)> {
+pub(super) fn layer(collector: &TraceCollector) -> Result<(impl Layer<Registry> + Send + Sync + use<>, Traces)> {
     let client = Client {
         client: http_client::build(&Default::default()).map_err(|e| e.context("set up traces"))?,
         runtime: Handle::current(),

@@ -82,7 +82,7 @@ impl Answer {
 }
 
 #[derive(Default)]
-struct State {
+struct CatalogMemory {
     /// Metadata locations and documents.
     tables: BTreeMap<TableIdent, (String, Arc<Value>)>,
     faults: VecDeque<CommitFault>,
@@ -99,7 +99,7 @@ struct State {
 pub struct MemoryCatalog {
     store: StoreRef,
     clock: Arc<dyn Clock>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<CatalogMemory>>,
 }
 
 fn no_such_table(table: &TableIdent) -> Error {
@@ -121,7 +121,7 @@ impl MemoryCatalog {
         Self { store, clock, state: Arc::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CatalogMemory> {
         self.state.lock()
     }
 

@@ -38,7 +38,7 @@ struct Object {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct StoreMemory {
     objects: BTreeMap<Key, Object>,
     deleted: Vec<String>,
     now_ms: i64,
@@ -48,7 +48,7 @@ struct State {
     links: Vec<(Key, Key)>,
 }
 
-impl State {
+impl StoreMemory {
     /// The object that a path leads to.
     fn key_of(&self, path: &str) -> Result<Key> {
         let (mut scheme, mut authority, mut key) = key_of(path)?;
@@ -66,7 +66,7 @@ impl State {
 /// the spellings of local paths; within a key every character counts, as on S3.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryStore {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<StoreMemory>>,
 }
 
 fn key_of(path: &str) -> Result<Key> {
@@ -88,7 +88,7 @@ impl MemoryStore {
         Self::default()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, StoreMemory> {
         self.state.lock()
     }
 

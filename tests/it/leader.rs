@@ -14,7 +14,7 @@ use iceberg::TableIdent;
 use icewright::catalog::rest::{Auth, RestCatalog, RestCatalogConfig};
 use icewright::catalog::{Catalog, CommitOutcome};
 use icewright::error::{Error, ErrorKind, Result};
-use icewright::leader::lease::{Cluster, HttpLease, LeaseApi, LeaseObject, Written};
+use icewright::leader::lease::{Cluster, HttpLease, LeaseApi, LeaseObject, LeaseWrite};
 use icewright::leader::record::Timing;
 use icewright::leader::{Election, LeadershipEnd};
 use icewright::permit::WritePermit;
@@ -112,14 +112,14 @@ impl Line {
         Ok(())
     }
 
-    async fn write(&self, lease: Value, new: bool) -> Result<Written> {
+    async fn write(&self, lease: Value, new: bool) -> Result<LeaseWrite> {
         self.travel().await?;
         let written = self.api.store(lease, new);
         if self.draw(1000) < self.trouble.lock().unwrap().lost_answers {
             return Err(Error::unavailable("connection reset"));
         }
         self.travel().await?;
-        Ok(written.map_or(Written::Raced, |lease| Written::Done(LeaseObject(lease))))
+        Ok(written.map_or(LeaseWrite::Raced, |lease| LeaseWrite::Done(LeaseObject(lease))))
     }
 }
 
@@ -132,11 +132,11 @@ impl LeaseApi for Line {
         Ok(found)
     }
 
-    async fn create(&self, spec: Value) -> Result<Written> {
+    async fn create(&self, spec: Value) -> Result<LeaseWrite> {
         self.write(json!({"metadata": {}, "spec": spec}), true).await
     }
 
-    async fn replace(&self, lease: LeaseObject) -> Result<Written> {
+    async fn replace(&self, lease: LeaseObject) -> Result<LeaseWrite> {
         self.write(lease.0, false).await
     }
 }
@@ -369,8 +369,8 @@ async fn a_lease_is_read_made_changed_and_contended_over_http() {
     let lease = HttpLease::new(&cluster, "data", "icewright").unwrap();
     assert_eq!(lease.get().await.unwrap(), None);
     let made = lease.create(json!({"holderIdentity": "a"})).await.unwrap();
-    assert!(matches!(&made, Written::Done(stored) if stored.record().holder == "a"), "{made:?}");
-    assert_eq!(lease.create(json!({"holderIdentity": "b"})).await.unwrap(), Written::Raced);
+    assert!(matches!(&made, LeaseWrite::Done(stored) if stored.record().holder == "a"), "{made:?}");
+    assert_eq!(lease.create(json!({"holderIdentity": "b"})).await.unwrap(), LeaseWrite::Raced);
     let stored = api.get().unwrap();
     assert_eq!(stored["metadata"]["namespace"], "data");
     assert_eq!((&stored["apiVersion"], &stored["kind"]), (&"coordination.k8s.io/v1".into(), &"Lease".into()));
@@ -379,7 +379,7 @@ async fn a_lease_is_read_made_changed_and_contended_over_http() {
     let mut labelled = stored.clone();
     labelled["metadata"]["labels"] = json!({"team": "lake"});
     api.store(labelled, false).unwrap();
-    assert_eq!(lease.replace(LeaseObject(stored)).await.unwrap(), Written::Raced, "its version is old");
+    assert_eq!(lease.replace(LeaseObject(stored)).await.unwrap(), LeaseWrite::Raced, "its version is old");
     let permit = WritePermit::withheld();
     let clock = Arc::new(SetClock::new(1_767_225_600_123));
     let mut election = Election::new("pod-1", TIMING, Box::new(lease), clock, permit.clone());

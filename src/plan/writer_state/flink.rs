@@ -15,12 +15,12 @@ const CHECKPOINTS_BETWEEN_COMMITS: i64 = 100;
 /// counts from 1, and where several were open it cannot be told which one was restored: then all stay.
 pub(super) fn remove_taken_over(spans: &mut BTreeMap<ProgressWriter, ProgressSpan>) {
     // By operator and position, the oldest first: where a job's first and last snapshots are.
-    let mut events: BTreeMap<String, Vec<Event>> = BTreeMap::new();
+    let mut events: BTreeMap<String, Vec<SpanEnd>> = BTreeMap::new();
     for (writer, span) in &*spans {
         let ProgressWriter::Flink { operator: Some(operator), .. } = writer else { continue };
         let of_operator = events.entry(operator.clone()).or_default();
-        of_operator.push(Event { position: span.oldest.position, ends: false, writer: writer.clone() });
-        of_operator.push(Event { position: span.newest.position, ends: true, writer: writer.clone() });
+        of_operator.push(SpanEnd { position: span.oldest.position, ends: false, writer: writer.clone() });
+        of_operator.push(SpanEnd { position: span.newest.position, ends: true, writer: writer.clone() });
     }
     for mut events in events.into_values() {
         events.sort_unstable_by_key(|event| (std::cmp::Reverse(event.position), event.ends));
@@ -38,7 +38,7 @@ pub(super) fn remove_taken_over(spans: &mut BTreeMap<ProgressWriter, ProgressSpa
     }
 }
 
-struct Event {
+struct SpanEnd {
     position: usize,
     ends: bool,
     writer: ProgressWriter,

@@ -12,7 +12,7 @@ use crate::action::RunStep;
 use crate::actions::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fleet::FleetChange;
-use crate::schedule::collector::{Collector, Numbers};
+use crate::schedule::collector::{CollectedNumbers, Collector};
 use crate::schedule::control::{Order, OrderKind, Orders, Pause};
 use crate::schedule::due::{self, NextStep, StepEnd};
 use crate::schedule::entry::TableEntry;
@@ -45,7 +45,7 @@ pub struct Scheduler {
     /// The names of `tables`, for others.
     maintained: watch::Sender<BTreeSet<TableName>>,
     /// What the collector finds out, and its way in.
-    numbers: (mpsc::Sender<Numbers>, mpsc::Receiver<Numbers>),
+    numbers: (mpsc::Sender<CollectedNumbers>, mpsc::Receiver<CollectedNumbers>),
     silence: Silence,
     wall_clock: WallClock,
     workers: JoinSet<Finished>,
@@ -223,7 +223,7 @@ impl Scheduler {
     }
 
     /// Numbers of a table that is gone are dropped.
-    fn take_numbers(&mut self, Numbers { name, stats, at_ms }: Numbers) {
+    fn take_numbers(&mut self, CollectedNumbers { name, stats, at_ms }: CollectedNumbers) {
         if let Some(entry) = self.tables.get_mut(&name) {
             entry.numbers = Some((stats, at_ms));
         }

@@ -64,7 +64,7 @@ async fn numbers_stay_with_their_table_through_a_reload_and_go_with_it() {
     let (maintained, name): (_, TableName) = (scheduler.maintained(), "lake.db.t".parse().expect("a name"));
     let from_collector = scheduler.collector().numbers;
     let take = |scheduler: &mut Scheduler, at_ms| {
-        from_collector.try_send(Numbers { name: name.clone(), stats: Arc::default(), at_ms }).expect("room");
+        from_collector.try_send(CollectedNumbers { name: name.clone(), stats: Arc::default(), at_ms }).expect("room");
         let numbers = scheduler.numbers.1.try_recv().expect("the numbers");
         scheduler.take_numbers(numbers);
         scheduler.tables.get(&name)?.numbers.as_ref().map(|(_, at_ms)| *at_ms)
