@@ -29,7 +29,6 @@ pub trait Clock: Send + Sync {
 pub struct SystemClock;
 
 impl SystemClock {
-    /// A shared system clock.
     pub fn shared() -> Arc<dyn Clock> {
         Arc::new(Self)
     }
@@ -111,7 +110,6 @@ pub fn snapshot_id(uuid: uuid::Uuid) -> i64 {
 pub struct PhaseTimes(BTreeMap<&'static str, Duration>);
 
 impl PhaseTimes {
-    /// Adds to a phase.
     pub fn add(&mut self, phase: Phase, time: Duration) {
         let sum = self.0.entry(phase.as_str()).or_default();
         *sum = sum.saturating_add(time);

@@ -30,7 +30,6 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// All kinds.
     pub const ALL: [Self; 11] = [
         Self::Config,
         Self::Unavailable,

@@ -90,7 +90,6 @@ pub struct RetryDelay {
     pub retries: u32,
     /// Wait before the second try.
     pub first: Duration,
-    /// Longest wait.
     pub longest: Duration,
 }
 

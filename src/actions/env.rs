@@ -39,14 +39,12 @@ pub struct Env {
 pub struct Longest(Arc<AtomicU64>);
 
 impl Longest {
-    /// The first time.
     pub fn new(time: Duration) -> Self {
         let longest = Self(Arc::default());
         longest.tell(time);
         longest
     }
 
-    /// Another time.
     pub fn tell(&self, time: Duration) {
         // Rounded up: longer only keeps more.
         let ms = u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);

@@ -35,7 +35,6 @@ const DISABLED: &str = "disabled by the policy";
 pub struct ActionContext<'a> {
     /// Clock, memory, caches.
     pub env: &'a Env,
-    /// All tables.
     pub fleet: &'a Fleet,
     /// The table worked on.
     pub subject: &'a Subject,
@@ -56,7 +55,6 @@ impl<'a> ActionContext<'a> {
 
 /// Who watches a step.
 pub trait Watcher: Sync {
-    /// An action begins.
     fn started(&self, _action: Action) {}
     /// It is known what an action is going to do.
     fn planned(&self, _action: Action, _plan: &ActionPlan<Outline>) {}
@@ -71,7 +69,6 @@ impl Watcher for () {}
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ActionPlan<P> {
-    /// What would be done.
     Would(P),
     /// Why nothing would be done.
     Nothing(String),
@@ -81,7 +78,6 @@ pub enum ActionPlan<P> {
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 pub struct Outline {
-    /// In numbers.
     pub detail: ActionDetail,
     /// The same for people.
     #[serde(skip)]

@@ -20,7 +20,6 @@ pub type SecretSource = Arc<dyn Fn() -> Result<String> + Send + Sync>;
 /// How the catalog learns who asks.
 #[derive(Clone)]
 pub enum Auth {
-    /// Not at all.
     None,
     /// A token made elsewhere; read again when it is rejected.
     Bearer(SecretSource),
@@ -57,7 +56,6 @@ const TOKEN_TIMEOUT: Duration = Duration::from_secs(30);
 /// After a rejected token was renewed, rejections cause no further renewal for this long: the token is not the reason.
 const REJECTED_AGAIN: Duration = Duration::from_secs(60);
 
-/// A token in use.
 #[derive(Clone)]
 pub(super) struct CatalogToken {
     /// The value of the `Authorization` header; `None` without authentication.

@@ -54,7 +54,6 @@ pub(super) fn token_rejected(status: u16) -> Option<Rejection> {
 /// What a catalog rejects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rejection {
-    /// The token (401, 419).
     Token,
     /// What the token's owner wants to do (403). Some catalogs say so of a token that is over, too.
     Right,

@@ -232,7 +232,6 @@ impl Reachable {
         &self.scope
     }
 
-    /// References inside one of the directories.
     pub(super) fn references_inside(&self, directory: usize) -> u64 {
         self.inside.get(directory).copied().unwrap_or(0)
     }

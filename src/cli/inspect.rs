@@ -13,7 +13,6 @@ use crate::error::Result;
 use crate::inspect::{TableStats, collect_stats};
 use crate::plan::sizes::Sizes;
 
-/// The numbers of one table.
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct TableNumbers<'a> {

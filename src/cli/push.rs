@@ -15,7 +15,6 @@ use crate::table::TableName;
 
 use super::once::TableReport;
 
-/// The configured gateway.
 pub(super) fn gateway(config: &PushgatewayConfig) -> Result<Pushgateway> {
     Pushgateway::new(&config.url, config.token.as_ref().map(secret_source))
 }

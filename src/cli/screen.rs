@@ -83,14 +83,12 @@ impl Sheet {
         self.push(SheetRow::Value(visible(label), visible(value)));
     }
 
-    /// Adds a drawing.
     pub(super) fn drawing(&mut self, lines: &str) {
         for line in lines.lines() {
             self.push(SheetRow::Text(format!("    {}", visible(line))));
         }
     }
 
-    /// Begins a section.
     pub(super) fn section(&mut self, title: &str) {
         self.sections.push(vec![SheetRow::Text(format!("  {}:", visible(title)))]);
     }

@@ -49,7 +49,6 @@ pub(super) fn overview_row(report: &TableReport) -> Vec<String> {
     row
 }
 
-/// The plan of one table.
 pub(super) fn plan(plan: &TablePlan) -> Sheet {
     let mut sheet = Sheet::new(&plan.table);
     let span = |seconds| human_duration(Duration::from_secs(seconds));

@@ -13,12 +13,10 @@ use crate::rewrite::RewriteResult;
 use crate::table::delete_rule::without_target;
 use crate::table::{FileEntry, TableState};
 
-/// The change to a head.
 #[derive(Debug)]
 pub(super) struct HeadChange {
     /// Paths whose entries become DELETED.
     pub(super) removed: HashSet<Arc<str>>,
-    /// Replaced data files.
     pub(super) removed_data: Vec<Arc<FileEntry>>,
     /// Delete files that apply to nothing any more.
     pub(super) removed_deletes: Vec<Arc<FileEntry>>,

@@ -72,7 +72,6 @@ pub(super) struct Request<M> {
 /// What the table says about a request. No answer tells it, since a request may have been delivered twice on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It was applied.
     Applied,
     /// It was not and never will be.
     Lost,

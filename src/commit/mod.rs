@@ -68,9 +68,7 @@ pub struct Committed {
 /// What a rewrite was planned from. All of it is fixed at planning: the snapshot may be gone when the commit is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StartSnapshot {
-    /// The table.
     pub table_uuid: uuid::Uuid,
-    /// The snapshot.
     pub snapshot_id: i64,
     /// Its sequence number, which the outputs will carry; 0 in version 1.
     pub sequence_number: i64,
@@ -110,7 +108,6 @@ pub struct CommitContext {
     pub retries: u32,
     /// First wait; doubles each time.
     pub min_wait: Duration,
-    /// Longest wait.
     pub max_wait: Duration,
     /// Further keys for the summary of the snapshot.
     pub summary: Vec<(&'static str, String)>,

@@ -204,7 +204,6 @@ fn changes_spec(result: &RewriteResult, start: &StartSnapshot) -> bool {
     result.rewritten.iter().any(|f| f.partition.spec_id != start.default_spec_id)
 }
 
-/// The partitions of the outputs.
 pub(super) fn output_partitions<'a>(results: impl IntoIterator<Item = &'a RewriteResult>) -> HashSet<PartitionValues> {
     results.into_iter().flat_map(|r| &r.added).map(|f| f.partition().clone().into()).collect()
 }

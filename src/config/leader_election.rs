@@ -14,7 +14,6 @@ const RETRY_PERIOD_MAX: Duration = Duration::from_secs(30);
 pub struct LeaderElectionConfig {
     /// Whether to take part; if not, this process works whatever others do.
     pub enabled: bool,
-    /// Name of the Lease.
     pub lease: String,
     /// Namespace of the Lease; `None`: the pod's.
     pub namespace: Option<String>,

@@ -192,7 +192,6 @@ pub enum AuthConfig {
     OAuth2 {
         /// `client-id:client-secret`.
         credential: Secret,
-        /// Scope asked for.
         scope: String,
         /// Token endpoint; `None`: `{uri}/v1/oauth/tokens`.
         server_uri: Option<String>,
@@ -202,7 +201,6 @@ pub enum AuthConfig {
 /// A usable configuration, with what is odd about it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadedConfig {
-    /// The configuration.
     pub config: Config,
     /// All of severity [`Severity::Warning`].
     pub warnings: Vec<Problem>,

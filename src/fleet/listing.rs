@@ -33,7 +33,6 @@ pub(super) struct Unclear {
     pub(super) catalog: String,
     /// The namespace; `None`: the whole catalog.
     pub(super) namespace: Option<NamespaceIdent>,
-    /// What is wrong.
     pub(super) error: Error,
 }
 

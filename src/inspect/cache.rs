@@ -46,7 +46,6 @@ impl ManifestCache {
         Self { read, newest_list: Mutex::default() }
     }
 
-    /// Bytes in use.
     pub fn bytes(&self) -> usize {
         self.read.run_pending_tasks();
         usize::try_from(self.read.weighted_size()).unwrap_or(usize::MAX)

@@ -25,7 +25,6 @@ const RELEASE: Duration = Duration::from_secs(2);
 /// Longest time for one look and write. The process shows that it lives between two of them only.
 const ROUND_MAX: Duration = Duration::from_secs(20);
 
-/// How leadership ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeadershipEnd {
     /// As told; the Lease is still held.

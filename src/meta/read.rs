@@ -20,7 +20,6 @@ use crate::table::{FileEntry, PartitionTuple};
 pub struct PathEntry {
     /// Path, verbatim.
     pub file_path: Arc<str>,
-    /// Bytes.
     pub file_size_bytes: u64,
     /// Data, position deletes or equality deletes.
     pub content: DataContentType,

@@ -25,9 +25,7 @@ pub struct Finding {
     pub key: &'static str,
     /// The key path it contradicts.
     pub other: Option<&'static str>,
-    /// What is wrong.
     pub message: String,
-    /// What to do.
     pub cure: String,
 }
 

@@ -43,7 +43,6 @@ impl Span {
 /// How often the table's writer commits.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum CommitInterval {
-    /// As configured.
     Fixed(Duration),
     /// Inferred from the table's own snapshots.
     Auto,
@@ -79,11 +78,8 @@ pub struct TablePolicy {
     pub time_zone: String,
     /// Wait between compaction and the two clean-ups.
     pub delay: Span,
-    /// Compaction.
     pub rewrite_data_files: RewriteDataFilesPolicy,
-    /// Snapshot expiry.
     pub expire_snapshots: ExpireSnapshotsPolicy,
-    /// Orphan removal.
     pub remove_orphan_files: RemoveOrphanFilesPolicy,
 }
 
@@ -137,7 +133,6 @@ pub struct RewriteDataFilesPolicy {
     pub delete_ratio_threshold: f64,
     /// Input files of a run at most.
     pub max_files_to_rewrite: Option<usize>,
-    /// Order of the groups.
     pub rewrite_job_order: RewriteJobOrder,
     /// File groups rewritten at the same time.
     pub max_concurrent_file_group_rewrites: usize,
@@ -215,7 +210,6 @@ impl Default for PartialProgress {
 /// Which partitions a rewrite looks at.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PartitionSelection {
-    /// All of them.
     All,
     /// The partition of one time window before now, in the policy's time zone.
     Window {
@@ -273,7 +267,6 @@ pub enum PartitionTest {
     },
 }
 
-/// Options of snapshot expiry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExpireSnapshotsPolicy {
     /// Whether this action runs.

@@ -12,7 +12,6 @@ pub struct TablePattern {
     levels: Vec<Level>,
 }
 
-/// Several patterns.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TablePatterns(pub Vec<TablePattern>);
 

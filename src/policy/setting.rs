@@ -100,7 +100,6 @@ pub trait SettingReader {
     fn ratio(&self) -> Option<f64>;
     /// Bytes, above 0.
     fn size(&self) -> Option<u64>;
-    /// Bytes.
     fn size_or_zero(&self) -> Option<u64>;
     /// A duration or a multiple of the commit interval.
     fn span(&self) -> Option<Span>;
@@ -108,7 +107,6 @@ pub trait SettingReader {
     fn wait(&self) -> Option<Span>;
     /// A duration, or `auto`.
     fn commit_interval(&self) -> Option<CommitInterval>;
-    /// A cron expression.
     fn cron(&self) -> Option<Schedule>;
     /// An IANA name.
     fn time_zone(&self) -> Option<String>;

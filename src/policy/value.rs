@@ -45,7 +45,6 @@ impl AsToml for u64 {
     }
 }
 
-/// A ratio.
 impl AsToml for f64 {
     fn as_toml(&self) -> Option<String> {
         Some(format!("{self:?}"))

@@ -12,7 +12,6 @@ use crate::schedule::observer::{Event, Observer};
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// What.
     pub name: String,
     /// What is wrong with it; `None`: nothing.
     pub problem: Option<String>,

@@ -108,7 +108,6 @@ impl RowGroupEncoder {
         self.writers.iter().map(|w| w.get_estimated_total_bytes() as u64).sum()
     }
 
-    /// Bytes of memory held.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.writers.iter().map(|w| w.memory_size() as u64).sum()
     }

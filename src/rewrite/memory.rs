@@ -87,7 +87,6 @@ impl MemoryBudget {
 }
 
 impl Permit {
-    /// Bytes held.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

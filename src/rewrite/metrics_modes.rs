@@ -14,9 +14,7 @@ const DEFAULT_LIMIT: usize = 100;
 /// How much is kept about a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MetricsMode {
-    /// Nothing.
     None,
-    /// Counts only.
     Counts,
     /// Counts and bounds of so many characters or bytes.
     Truncate(usize),

@@ -66,15 +66,11 @@ pub struct RewriteResult {
     pub added: Vec<DataFile>,
     /// Input data files.
     pub rewritten: Vec<Arc<FileEntry>>,
-    /// Rows in the inputs.
     pub input_rows: u64,
     /// Rows taken out by deletes.
     pub deleted_rows: u64,
-    /// Rows in the outputs.
     pub output_rows: u64,
-    /// Bytes in the inputs.
     pub input_bytes: u64,
-    /// Bytes in the outputs.
     pub output_bytes: u64,
 }
 
@@ -110,7 +106,6 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Rows decoded.
     pub fn rows(&self) -> u64 {
         self.rows.load(Ordering::Relaxed)
     }

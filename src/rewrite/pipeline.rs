@@ -42,7 +42,6 @@ enum Encoded {
 #[derive(Debug, Clone)]
 pub(crate) struct Destination {
     pub partition: Struct,
-    /// Their path part.
     pub path: String,
 }
 

@@ -33,7 +33,6 @@ impl OwnOutputs {
         self.0.lock().push(path.to_string());
     }
 
-    /// All of them.
     pub(crate) fn paths(&self) -> Vec<String> {
         self.0.lock().clone()
     }
@@ -46,7 +45,6 @@ pub(crate) struct OutputSettings {
     pub runtime: Handle,
     pub factory: Arc<RowGroupFactory>,
     pub location: DataLocation,
-    /// The current schema.
     pub schema: SchemaRef,
     pub modes: HashMap<i32, MetricsMode>,
     pub spec_id: i32,

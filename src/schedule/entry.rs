@@ -10,7 +10,6 @@ use crate::action::RunStep;
 use crate::fleet::FleetChange;
 use crate::inspect::TableStats;
 
-/// One table.
 #[derive(Debug)]
 pub(super) struct TableEntry {
     /// What it waits for, or what runs.
@@ -91,7 +90,6 @@ impl TableEntry {
         (run, task)
     }
 
-    /// The table was looked at.
     pub(super) fn looked(&mut self, run: TableRun, standing: Standing) {
         let look = self.look.take().unwrap_or_default();
         self.failures = look.failures;

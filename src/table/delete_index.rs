@@ -54,7 +54,6 @@ impl ApplicableDeletes {
         self.runs.is_empty()
     }
 
-    /// The delete files.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<FileEntry>> + '_ {
         self.into_iter()
     }

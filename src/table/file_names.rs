@@ -67,11 +67,9 @@ impl<'a> WriterFileName<'a> {
 /// The name of a manifest list, cut up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ManifestListName {
-    /// The snapshot.
     pub snapshot_id: i64,
     /// Attempt of the commit.
     pub attempt: u32,
-    /// The commit.
     pub commit: Uuid,
 }
 

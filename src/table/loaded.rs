@@ -114,7 +114,6 @@ pub struct TableCredentials {
 /// Where a table says its files lie.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeclaredPaths {
-    /// Its location.
     pub location: String,
     /// `write.data.path` and `write.metadata.path`, where set.
     pub further: Vec<String>,
@@ -125,7 +124,6 @@ pub struct DeclaredPaths {
 impl DeclaredPaths {
     const FURTHER: [&str; 2] = ["write.data.path", "write.metadata.path"];
 
-    /// From metadata.
     pub fn of(metadata: &Metadata) -> Self {
         let further = Self::FURTHER.iter().filter_map(|key| metadata.properties().get(*key).cloned());
         Self {

@@ -34,7 +34,6 @@ pub use stored_file::{FileIdentity, ListedFile};
 /// A table's live files as of one snapshot.
 #[derive(Debug, Clone)]
 pub struct TableState {
-    /// Metadata.
     pub loaded: Arc<LoadedTable>,
     /// The snapshot described; `None` for a table without one.
     pub snapshot: Option<SnapshotRef>,

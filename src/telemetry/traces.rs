@@ -51,7 +51,6 @@ pub struct TraceCollector {
     pub endpoint: String,
     /// Share of the runs that are sent, above 0, at most 1.
     pub sample_ratio: f64,
-    /// Further headers.
     pub headers: Headers,
 }
 

@@ -20,7 +20,6 @@ use crate::testing::Meanwhile;
 pub enum Operation {
     /// Reading a whole file.
     Read,
-    /// Reading a range.
     ReadRange,
     /// Looking a file up.
     Stat,
@@ -28,13 +27,10 @@ pub enum Operation {
     Create,
     /// Appending to a writer.
     Write,
-    /// Closing a writer.
     Close,
     /// Giving a writer up.
     Abort,
-    /// Starting a listing.
     List,
-    /// Deleting a batch.
     Delete,
 }
 

@@ -67,7 +67,6 @@ pub enum Answer {
     Conflict,
     /// No, for another reason.
     Refused,
-    /// Nothing.
     Unknown,
 }
 

@@ -38,11 +38,9 @@ const NO_GROUP: &str = "no file group needs rewriting";
 pub struct RewriteOutline {
     /// Live data files looked at.
     pub considered_data_files: usize,
-    /// Groups to be rewritten.
     pub file_groups: usize,
     /// Data files in them.
     pub input_files: usize,
-    /// Their bytes.
     pub input_bytes: u64,
     /// Data files that should come out.
     pub expected_output_files: u64,

@@ -49,7 +49,6 @@ pub struct RewriteReport {
     pub deleted_rows: u64,
     /// Rows in the new files.
     pub output_rows: u64,
-    /// Commits in the table.
     pub commits: usize,
     /// Commit attempts that lost a race, whether or not a later attempt won.
     pub conflicts: u32,

@@ -66,7 +66,6 @@ pub(super) struct WriterState {
     pub(super) names: Option<i64>,
 }
 
-/// The writers of a branch.
 #[derive(Debug, Default)]
 pub(super) struct BranchWriters {
     /// Those that may restart.

@@ -14,15 +14,11 @@ const SNAPSHOTS_MAX: usize = 200;
 /// Entries shown of a snapshot's summary, and characters of each.
 const SUMMARY_MAX: (usize, usize) = (40, 256);
 
-/// A look at a table.
 pub struct TableLook<'a> {
-    /// Its numbers.
     pub stats: Arc<TableStats>,
-    /// Its largest partitions.
     pub partitions: Vec<PartitionStats>,
     /// The size in bytes that compaction aims at.
     pub target_file_size_bytes: u64,
-    /// Its metadata.
     pub loaded: &'a LoadedTable,
     /// What is wanted for it.
     pub policy: &'a ResolvedPolicy,

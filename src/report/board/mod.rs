@@ -64,9 +64,7 @@ fn in_a_line(problem: &Problem) -> String {
 /// Which tables are asked for.
 #[derive(Debug, Clone, Default)]
 pub struct TableSelection {
-    /// Those of this catalog.
     pub catalog: Option<String>,
-    /// Those of this health.
     pub health: Option<Health>,
     /// Those whose name as a text comes after this one.
     pub after: Option<String>,

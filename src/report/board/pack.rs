@@ -32,7 +32,6 @@ impl Packed {
         self.get().unwrap_or_else(|| serde_json::value::to_raw_value(&[(); 0]).unwrap_or_default())
     }
 
-    /// Bytes taken.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.0.as_ref().map_or(0, |packed| packed.len())

@@ -8,15 +8,11 @@ use crate::inspect::{SIZE_BOUNDS, TableStats};
 /// A metric family.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Definition {
-    /// Full name.
     pub name: &'static str,
-    /// Type.
     pub kind: MetricKind,
-    /// Label names.
     pub labels: &'static [&'static str],
     /// Unit of the values.
     pub unit: &'static str,
-    /// What it tells.
     pub help: &'static str,
 }
 
@@ -58,7 +54,6 @@ macro_rules! definitions {
     ($($id:ident: $kind:ident $name:literal $labels:expr, $unit:literal, $help:literal;)*) => {
         $(pub(super) const $id: Definition =
             Definition { name: $name, kind: MetricKind::$kind, labels: $labels, unit: $unit, help: $help };)*
-        /// All metrics.
         pub const ALL: &[&Definition] = &[$(&$id),*];
     };
 }

@@ -94,7 +94,6 @@ impl Slots {
         self.going.insert(catalog.to_owned());
     }
 
-    /// The catalog is configured.
     pub(super) fn catalog_stays(&mut self, catalog: &str) {
         self.going.remove(catalog);
     }

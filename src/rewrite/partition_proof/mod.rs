@@ -152,7 +152,6 @@ fn first_stray(transform: Transform, partition: Option<&Literal>, source: &Array
     }
 }
 
-/// A value of a column.
 enum ColumnValue<'a> {
     Boolean(bool),
     Long(i64),

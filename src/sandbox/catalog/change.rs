@@ -23,7 +23,6 @@ const FORMAT_VERSION: &str = "format-version";
 /// Metadata that waits to be written.
 #[derive(Debug)]
 pub(super) struct NewMetadata {
-    /// The document.
     pub(super) json: String,
     /// The table's location.
     pub(super) location: String,

@@ -71,7 +71,6 @@ impl CatalogError {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalServerError", format!("{doing}: {e}"))
     }
 
-    /// The text of it.
     pub(super) fn message(&self) -> &str {
         &self.message
     }

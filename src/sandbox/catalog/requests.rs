@@ -10,12 +10,10 @@ use serde_json::Value;
 
 use super::problem::{CatalogError, CatalogResult};
 
-/// Parses a request body.
 pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> CatalogResult<T> {
     serde_json::from_slice(body).map_err(|e| CatalogError::bad_request(format!("Malformed request: {e}")))
 }
 
-/// Create a namespace.
 #[derive(Debug, Deserialize)]
 pub(super) struct CreateNamespace {
     pub(super) namespace: Vec<String>,
@@ -51,7 +49,6 @@ pub(super) struct CommitTable {
     pub(super) updates: Vec<Value>,
 }
 
-/// A transaction.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct CommitTransaction {

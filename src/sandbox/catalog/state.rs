@@ -95,7 +95,6 @@ impl CatalogState {
         Ok((namespace, properties))
     }
 
-    /// A namespace's properties.
     pub(super) fn load_namespace(&self, namespace: &NamespaceIdent) -> CatalogResult<Properties> {
         Ok(self.read().namespace(namespace)?.properties.clone())
     }

@@ -24,7 +24,6 @@ use crate::error::{Error, Result};
 const NAMESPACE_FILE: &str = "namespace.json";
 const TABLE_SUFFIX: &str = ".table.json";
 
-/// Properties of a namespace.
 pub(super) type Properties = BTreeMap<String, String>;
 
 /// Everything there is; the lock around it guards what exists, not what the tables hold.
@@ -59,7 +58,6 @@ impl TableSlot {
         Arc::new(Self(Mutex::new(SlotState { ident: Some(ident), metadata_location })))
     }
 
-    /// Locks the table.
     pub(super) fn lock(&self) -> MutexGuard<'_, SlotState> {
         self.0.lock()
     }
@@ -76,7 +74,6 @@ impl Tree {
         self.namespaces.get_mut(namespace).ok_or_else(|| CatalogError::no_such_namespace(namespace))
     }
 
-    /// The table, or the 404.
     pub(super) fn table(&self, table: &TableIdent) -> CatalogResult<Arc<TableSlot>> {
         let namespace = self.namespaces.get(&table.namespace);
         let slot = namespace.and_then(|n| n.tables.get(&table.name)).cloned();
@@ -98,7 +95,6 @@ impl Tree {
         children.filter_map(|n| n.last().cloned()).collect()
     }
 
-    /// Adds a namespace.
     pub(super) fn insert(&mut self, namespace: NamespaceIdent, properties: Properties) {
         self.namespaces.insert(namespace, NamespaceEntry { properties, tables: BTreeMap::new() });
     }
@@ -109,7 +105,6 @@ impl Tree {
     }
 }
 
-/// The tree's files.
 #[derive(Debug)]
 pub(super) struct TreeFiles {
     root: PathBuf,
@@ -204,7 +199,6 @@ impl TreeFiles {
         files::replace(&dir.join(NAMESPACE_FILE), &json, unique)
     }
 
-    /// Removes an empty namespace.
     pub(super) fn remove_namespace(&self, namespace: &NamespaceIdent) -> io::Result<()> {
         let dir = self.namespace_dir(namespace);
         fs::remove_file(dir.join(NAMESPACE_FILE))?;

@@ -17,7 +17,6 @@ use super::random::{below, pick};
 use super::{CommitBatch, Expected};
 use crate::error::{Error, Result};
 
-/// Changes in a commit.
 const CHANGES: u64 = 2_000;
 /// Different keys: each comes back every ten commits or so, some twice in one commit.
 const KEYS: u64 = 20_000;
@@ -81,7 +80,6 @@ impl Delta {
     }
 }
 
-/// The files of a commit.
 pub(super) fn make_files(batch: &mut CommitBatch<'_>) -> Result<Vec<NewFile>> {
     let all: Vec<OrderChange> = changes(batch.checkpoint).collect();
     let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(all.iter().map(|c| c.id)));

@@ -19,7 +19,6 @@ pub(super) fn below(limit: u64, checkpoint: u64, item: u64, purpose: u64) -> u64
     number(checkpoint, item, purpose) % limit.max(1)
 }
 
-/// One of several.
 pub(super) fn pick<'a>(choices: &[&'a str], checkpoint: u64, item: u64, purpose: u64) -> &'a str {
     let index = below(choices.len() as u64, checkpoint, item, purpose);
     usize::try_from(index).ok().and_then(|i| choices.get(i).copied()).unwrap_or_default()

@@ -15,7 +15,6 @@ use super::random::{below, pick};
 use super::{CommitBatch, Expected};
 use crate::error::{Error, Result};
 
-/// Rows in a commit.
 const ROWS: u64 = 4_000;
 /// One row in this many is late, by up to an hour.
 const LATE_EVERY: u64 = 10;

@@ -26,11 +26,9 @@ const REFUSED_WHY: &str = "other tables could not be asked";
 /// What a table waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NextStep {
-    /// The step.
     pub step: RunStep,
     /// When it is due, milliseconds since the epoch.
     pub at_ms: i64,
-    /// Why then.
     pub why: &'static str,
 }
 
@@ -53,7 +51,6 @@ impl NextStep {
 /// Where a table stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {
-    /// What it waits for.
     pub next: NextStep,
     /// From when the schedule counts the table's next run, milliseconds since the epoch.
     pub since_ms: i64,

@@ -54,7 +54,6 @@ pub trait Operate: Send + Sync {
 /// What the API shows and reaches.
 #[derive(Clone)]
 pub struct ApiState {
-    /// What is shown.
     pub board: Arc<Board>,
     /// What may be asked for.
     pub operate: Arc<dyn Operate>,
