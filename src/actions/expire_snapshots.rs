@@ -35,7 +35,7 @@ pub struct ExpireOutline {
 
 fn plan_now(context: &ActionContext<'_>) -> Result<ExpirePlan> {
     let (subject, now_ms) = (context.subject, context.env.clock.now_ms());
-    plan_expire_snapshots(&subject.table.loaded, &subject.resolved.policy, subject.commit_interval, now_ms, &[])
+    plan_expire_snapshots(&subject.table.loaded, &subject.resolved.policy, subject.commit_interval, now_ms)
 }
 
 pub(super) async fn plan(context: &ActionContext<'_>) -> ActionPlan<Outline> {

@@ -135,7 +135,7 @@ fn draw_expiry(sections: &Sections<'_>) -> String {
     }
     let loaded = LoadedTable::from_metadata_json(format!("{LOCATION}/metadata/v9.metadata.json"), &metadata);
     let loaded = loaded.expect("valid metadata");
-    let (mut policy, mut pinned) = (TablePolicy::default(), Vec::new());
+    let mut policy = TablePolicy::default();
     let options = &mut policy.expire_snapshots;
     (options.older_than, options.retain_last) = (Span::Fixed(Duration::ZERO), 1);
     for line in lines(sections, "policy") {
@@ -144,11 +144,10 @@ fn draw_expiry(sections: &Sections<'_>) -> String {
             ("older-than", value) => options.older_than = span(value),
             ("retain-last", value) => options.retain_last = value.parse().expect("a number"),
             ("writer-retention", value) => options.writer_retention = span(value),
-            ("pinned", value) => pinned = value.split(", ").map(|id| id.parse().expect("an id")).collect(),
             _ => panic!("unknown policy line: {line}"),
         }
     }
-    let plan = match plan_expire_snapshots(&loaded, &policy, INTERVAL, NOW, &pinned) {
+    let plan = match plan_expire_snapshots(&loaded, &policy, INTERVAL, NOW) {
         Ok(plan) => plan,
         Err(error) => return format!("{}: {error}\n", error.kind().as_str()),
     };

@@ -25,7 +25,7 @@ use crate::table::{LoadedTable, Metadata, Snapshot, SnapshotRef};
 /// Snapshots that one run expires at most, so that a commit request stays small. The oldest go first.
 pub const SNAPSHOTS_PER_RUN: usize = 10_000;
 
-/// Plans expiry as of `now_ms`. `pinned` are snapshots that running work needs: they and all their descendants stay.
+/// Plans expiry as of `now_ms`.
 ///
 /// A table whose clock is ahead of `now_ms` by more than ten minutes, and one with `gc.enabled=false`, gets an empty
 /// plan that says so. Errors: a `main` without its snapshot, a malformed `history.expire.max-ref-age-ms`.
@@ -34,7 +34,6 @@ pub fn plan_expire_snapshots(
     policy: &TablePolicy,
     commit_interval: Duration,
     now_ms: i64,
-    pinned: &[i64],
 ) -> Result<ExpirePlan> {
     let refs = all_refs(loaded);
     let mut plan = ExpirePlan {
@@ -63,7 +62,6 @@ pub fn plan_expire_snapshots(
     }
     kept.keep_named_by_writers();
     kept.keep_detached_writer_state(&defaults);
-    kept.keep_pinned(pinned);
     kept.keep_young_unreferenced(defaults.cutoff_ms);
     kept.keep_own_run(loaded);
     kept.keep_staged(now_ms.saturating_sub(STAGED_MS));
@@ -319,23 +317,6 @@ impl<'a> Retained<'a> {
     fn keep_existing(&mut self, id: i64, reason: &'static str, why: &str) {
         if self.metadata.snapshot_by_id(id).is_some() {
             self.keep(id, reason, why);
-        }
-    }
-
-    fn keep_pinned(&mut self, pinned: &[i64]) {
-        let mut children: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
-        for snapshot in self.metadata.snapshots() {
-            if let Some(parent) = snapshot.parent_snapshot_id() {
-                children.entry(parent).or_default().push(snapshot.snapshot_id());
-            }
-        }
-        let mut seen = HashSet::new();
-        let mut todo: Vec<i64> = pinned.to_vec();
-        while let Some(id) = todo.pop() {
-            if seen.insert(id) {
-                todo.extend(children.get(&id).into_iter().flatten());
-                self.keep_existing(id, "pinned", "needed by running work, or made after what it needs");
-            }
         }
     }
 

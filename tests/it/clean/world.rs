@@ -272,7 +272,7 @@ impl World {
     }
 
     pub(super) async fn plan(&self) -> ExpirePlan {
-        plan_expire_snapshots(&self.table().await.loaded, &self.policy, INTERVAL, self.now_ms, &[]).unwrap()
+        plan_expire_snapshots(&self.table().await.loaded, &self.policy, INTERVAL, self.now_ms).unwrap()
     }
 
     /// Plans and expires.

@@ -64,7 +64,7 @@ fn policy(older_than_ms: i64, retain_last: usize) -> TablePolicy {
 }
 
 fn plan(loaded: &LoadedTable, older_than_ms: i64, retain_last: usize) -> ExpirePlan {
-    plan_expire_snapshots(loaded, &policy(older_than_ms, retain_last), INTERVAL, NOW, &[]).expect("plannable")
+    plan_expire_snapshots(loaded, &policy(older_than_ms, retain_last), INTERVAL, NOW).expect("plannable")
 }
 
 fn line(length: i64, step_ms: i64) -> Vec<Snap> {
@@ -82,7 +82,7 @@ fn refs_to_missing_snapshots_go_but_a_broken_main_is_an_error() {
     loaded.refs.insert("gone".into(), gone);
     assert_eq!(plan(&loaded, 10 * DAY, 1).remove_refs, ["gone"]);
     loaded.refs.insert("main".into(), SnapshotReference::new(98, SnapshotRetention::branch(None, None, None)));
-    let error = plan_expire_snapshots(&loaded, &policy(DAY, 1), INTERVAL, NOW, &[]).expect_err("refused");
+    let error = plan_expire_snapshots(&loaded, &policy(DAY, 1), INTERVAL, NOW).expect_err("refused");
     assert!(error.to_string().contains("98"), "{error}");
 }
 
@@ -131,7 +131,6 @@ fn one_run_takes_a_bounded_number() {
 struct Case {
     snapshots: Vec<Snap>,
     refs: Value,
-    pinned: Vec<i64>,
 }
 
 fn case() -> impl Strategy<Value = Case> {
@@ -147,13 +146,8 @@ fn case() -> impl Strategy<Value = Case> {
     let snapshot = (0..100usize, 0..20i64, prop_oneof![Just("append"), Just("replace")], writer);
     let retention =
         (any::<bool>(), 0..100usize, prop::option::of(1..5i32), prop::option::of(1..20i64), prop::option::of(1..20i64));
-    let all = (
-        prop::collection::vec(snapshot, 1..14),
-        prop::collection::vec(retention, 0..4),
-        0..100usize,
-        prop::option::of(1..14i64),
-    );
-    all.prop_map(|(snapshots, refs, main, pinned)| {
+    let all = (prop::collection::vec(snapshot, 1..14), prop::collection::vec(retention, 0..4), 0..100usize);
+    all.prop_map(|(snapshots, refs, main)| {
         let count = snapshots.len();
         let snapshots: Vec<Snap> = snapshots
             .into_iter()
@@ -177,14 +171,13 @@ fn case() -> impl Strategy<Value = Case> {
             }
             json[format!("r{n}")] = reference;
         }
-        Case { snapshots, refs: json, pinned: pinned.into_iter().collect() }
+        Case { snapshots, refs: json }
     })
 }
 
 fn run(case: &Case, older_than_days: i64, retain_last: usize) -> ExpirePlan {
     let loaded = table(&case.snapshots, &case.refs, &json!({}));
-    plan_expire_snapshots(&loaded, &policy(older_than_days * DAY, retain_last), INTERVAL, NOW, &case.pinned)
-        .expect("plannable")
+    plan_expire_snapshots(&loaded, &policy(older_than_days * DAY, retain_last), INTERVAL, NOW).expect("plannable")
 }
 
 /// The table after a plan was carried out.
@@ -198,13 +191,12 @@ fn after(mut case: Case, plan: &ExpirePlan) -> Case {
 
 proptest! {
     #[test]
-    fn what_a_retained_ref_or_running_work_names_stays(case in case(), age in 0..20i64, last in 1..4usize) {
+    fn what_a_retained_ref_names_stays(case in case(), age in 0..20i64, last in 1..4usize) {
         let plan = run(&case, age, last);
         for (name, id) in &plan.refs_seen {
             prop_assert!(plan.remove_refs.contains(name) || !plan.remove_snapshots.contains(id), "{name} at {id}");
         }
         prop_assert!(!plan.remove_refs.contains(&"main".to_owned()));
-        prop_assert!(case.pinned.iter().all(|id| !plan.remove_snapshots.contains(id)));
         let mut unique = plan.remove_snapshots.clone();
         unique.sort_unstable();
         unique.dedup();
