@@ -2,7 +2,7 @@
 //! and says nothing on them keeps nobody else, and no probe, from an answer.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -14,6 +14,7 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
@@ -86,7 +87,7 @@ struct OpenConnections {
 
 impl OpenConnections {
     fn lock(&self) -> MutexGuard<'_, (u64, BTreeMap<Worth, CancellationToken>)> {
-        self.by_worth.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_worth.lock()
     }
 
     fn close_one(&self) {
@@ -110,7 +111,7 @@ impl OpenConnection {
     }
 
     fn is_now(&self, busy: bool) {
-        let mut worth = self.worth.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut worth = self.worth.lock();
         let (changes, by_worth) = &mut *self.all.lock();
         *changes += 1;
         by_worth.remove(&worth);
@@ -123,7 +124,7 @@ impl OpenConnection {
 
 impl Drop for OpenConnection {
     fn drop(&mut self) {
-        let worth = self.worth.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let worth = self.worth.get_mut();
         self.all.lock().1.remove(worth);
     }
 }
