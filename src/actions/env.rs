@@ -39,7 +39,6 @@ pub struct Env {
 pub struct Longest(Arc<AtomicU64>);
 
 impl Longest {
-    /// The first time.
     pub fn new(time: Duration) -> Self {
         let longest = Self(Arc::default());
         longest.tell(time);
@@ -53,13 +52,11 @@ impl Longest {
         self.0.fetch_max(ms, Ordering::Relaxed);
     }
 
-    /// The longest so far.
     pub fn get(&self) -> Duration {
         Duration::from_millis(self.0.load(Ordering::Relaxed))
     }
 }
 
-/// The runs under way.
 #[derive(Debug, Clone, Default)]
 pub struct ActiveRuns(Arc<Mutex<HashSet<RunId>>>);
 

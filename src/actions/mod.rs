@@ -35,7 +35,6 @@ const DISABLED: &str = "disabled by the policy";
 pub struct ActionContext<'a> {
     /// Clock, memory, caches.
     pub env: &'a Env,
-    /// All tables.
     pub fleet: &'a Fleet,
     /// The table worked on.
     pub subject: &'a Subject,
@@ -77,7 +76,6 @@ pub enum ActionPlan<P> {
     Nothing(String),
 }
 
-/// What an action would do.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 pub struct Outline {

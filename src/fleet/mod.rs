@@ -46,7 +46,6 @@ pub enum FleetChange {
 
 /// One catalog with the way to its tables' files.
 pub struct Member {
-    /// The catalog.
     pub catalog: Arc<dyn Catalog>,
     /// Opens the stores of its tables.
     pub stores: Arc<dyn OpenStore>,
@@ -122,7 +121,6 @@ impl Fleet {
         !matches!(self.policies.resolve(name), Ok(None))
     }
 
-    /// Names of the catalogs.
     pub fn catalog_names(&self) -> Vec<String> {
         self.catalogs.keys().cloned().collect()
     }

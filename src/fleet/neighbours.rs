@@ -77,9 +77,7 @@ const REGISTERED_TWICE: &str = "registered_twice";
 /// A table among others.
 #[derive(Debug, Clone, Copy)]
 pub struct Own<'a> {
-    /// Its name.
     pub name: &'a TableName,
-    /// Its UUID.
     pub uuid: Uuid,
     /// Other tables whose being unreadable is accepted.
     pub ignore_unreadable: &'a [TablePattern],
@@ -352,7 +350,6 @@ async fn look(known: Arc<Known>, name: TableName, oldest: Instant) -> (Arc<Known
 
 /// All other tables of all catalogs.
 pub struct Others<'a> {
-    /// The tables.
     pub fleet: &'a Fleet,
     /// The one that is not meant.
     pub own: Own<'a>,

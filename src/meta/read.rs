@@ -18,9 +18,7 @@ use crate::table::{FileEntry, PartitionTuple};
 /// A content file as reachability needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathEntry {
-    /// Path, verbatim.
     pub file_path: Arc<str>,
-    /// Bytes.
     pub file_size_bytes: u64,
     /// Data, position deletes or equality deletes.
     pub content: DataContentType,

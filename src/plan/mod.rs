@@ -29,7 +29,6 @@ use crate::table::{ApplicableDeletes, FileEntry, PartitionTuple};
 /// A data file to rewrite with the delete files that apply to it.
 #[derive(Debug, Clone)]
 pub struct RewriteTask {
-    /// The data file.
     pub data_file: Arc<FileEntry>,
     /// Delete files that apply to it by sequence number, spec and partition; lists are shared between tasks.
     pub delete_files: ApplicableDeletes,
@@ -45,7 +44,6 @@ pub struct FileGroup {
     pub partition: Option<Arc<PartitionTuple>>,
     /// Output partition spec id.
     pub output_spec_id: i32,
-    /// Inputs.
     pub tasks: Vec<RewriteTask>,
     /// Sum of the inputs' sizes.
     pub input_bytes: u64,
@@ -57,12 +55,10 @@ pub struct FileGroup {
     pub write_max_file_size_bytes: u64,
 }
 
-/// The outcome of planning a compaction.
 #[derive(Debug, Clone, Default)]
 pub struct RewritePlan {
     /// The snapshot planned from.
     pub snapshot: Option<SnapshotRef>,
-    /// Groups in execution order.
     pub groups: Vec<FileGroup>,
     /// What was left alone and why, one line per reason.
     pub skipped: Vec<Skipped>,
@@ -92,16 +88,13 @@ pub struct Skipped {
     pub reason: &'static str,
     /// For a person: what and why, and what would change it.
     pub detail: String,
-    /// Files concerned.
     pub files: usize,
-    /// Bytes concerned.
     pub bytes: u64,
 }
 
 /// What shall leave the metadata.
 #[derive(Debug, Clone, Default)]
 pub struct ExpirePlan {
-    /// Snapshots to remove.
     pub remove_snapshots: Vec<i64>,
     /// Branches and tags to remove (too old, or naming a snapshot that is gone).
     pub remove_refs: Vec<String>,

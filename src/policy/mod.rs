@@ -73,17 +73,13 @@ pub enum Schedule {
 pub struct TablePolicy {
     /// How often the writer commits.
     pub commit_interval: CommitInterval,
-    /// When runs start.
     pub schedule: Schedule,
     /// IANA zone name of the schedule and of partition windows.
     pub time_zone: String,
     /// Wait between compaction and the two clean-ups.
     pub delay: Span,
-    /// Compaction.
     pub rewrite_data_files: RewriteDataFilesPolicy,
-    /// Snapshot expiry.
     pub expire_snapshots: ExpireSnapshotsPolicy,
-    /// Orphan removal.
     pub remove_orphan_files: RemoveOrphanFilesPolicy,
 }
 
@@ -115,7 +111,6 @@ impl TablePolicy {
 /// Options of compaction: Iceberg's names and defaults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RewriteDataFilesPolicy {
-    /// Whether this action runs.
     pub enabled: bool,
     /// Rewrite every file, whatever its size.
     pub rewrite_all: bool,
@@ -137,13 +132,11 @@ pub struct RewriteDataFilesPolicy {
     pub delete_ratio_threshold: f64,
     /// Input files of a run at most.
     pub max_files_to_rewrite: Option<usize>,
-    /// Order of the groups.
     pub rewrite_job_order: RewriteJobOrder,
     /// File groups rewritten at the same time.
     pub max_concurrent_file_group_rewrites: usize,
     /// Whether to commit in several batches.
     pub partial_progress: PartialProgress,
-    /// Which partitions take part.
     pub partitions: PartitionSelection,
 }
 
@@ -172,15 +165,10 @@ impl Default for RewriteDataFilesPolicy {
 /// Order in which file groups are rewritten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RewriteJobOrder {
-    /// Plan order.
     None,
-    /// Fewest bytes first.
     BytesAsc,
-    /// Most bytes first.
     BytesDesc,
-    /// Fewest files first.
     FilesAsc,
-    /// Most files first.
     FilesDesc,
 }
 
@@ -215,7 +203,6 @@ impl Default for PartialProgress {
 /// Which partitions a rewrite looks at.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PartitionSelection {
-    /// All of them.
     All,
     /// The partition of one time window before now, in the policy's time zone.
     Window {
@@ -273,10 +260,8 @@ pub enum PartitionTest {
     },
 }
 
-/// Options of snapshot expiry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExpireSnapshotsPolicy {
-    /// Whether this action runs.
     pub enabled: bool,
     /// Snapshots older than this expire, unless a ref keeps them.
     pub older_than: Span,
@@ -305,10 +290,8 @@ impl ExpireSnapshotsPolicy {
     }
 }
 
-/// Options of orphan removal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RemoveOrphanFilesPolicy {
-    /// Whether this action runs.
     pub enabled: bool,
     /// Age at which provable garbage goes.
     pub older_than: Span,

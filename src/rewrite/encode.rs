@@ -58,7 +58,6 @@ pub(crate) struct RowGroupFactory {
     floats: Vec<(i32, KeyColumn)>,
 }
 
-/// A row group being encoded.
 pub(crate) struct RowGroupEncoder {
     writers: Vec<ArrowColumnWriter>,
     factory: Arc<RowGroupFactory>,
@@ -108,7 +107,6 @@ impl RowGroupEncoder {
         self.writers.iter().map(|w| w.get_estimated_total_bytes() as u64).sum()
     }
 
-    /// Bytes of memory held.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.writers.iter().map(|w| w.memory_size() as u64).sum()
     }

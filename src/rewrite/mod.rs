@@ -64,24 +64,18 @@ pub struct RewriteResult {
     pub group: usize,
     /// Output files, ready for a manifest (their partition spec is the group's output spec).
     pub added: Vec<DataFile>,
-    /// Input data files.
     pub rewritten: Vec<Arc<FileEntry>>,
-    /// Rows in the inputs.
     pub input_rows: u64,
     /// Rows taken out by deletes.
     pub deleted_rows: u64,
-    /// Rows in the outputs.
     pub output_rows: u64,
-    /// Bytes in the inputs.
     pub input_bytes: u64,
-    /// Bytes in the outputs.
     pub output_bytes: u64,
 }
 
 /// What a rewrite works with.
 #[derive(Clone)]
 pub struct RewriteContext {
-    /// The table's files.
     pub store: StoreRef,
     /// The table as planned from.
     pub loaded: Arc<LoadedTable>,
@@ -110,7 +104,6 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Rows decoded.
     pub fn rows(&self) -> u64 {
         self.rows.load(Ordering::Relaxed)
     }

@@ -10,7 +10,6 @@ use crate::action::RunStep;
 use crate::fleet::FleetChange;
 use crate::inspect::TableStats;
 
-/// One table.
 #[derive(Debug)]
 pub(super) struct TableEntry {
     /// What it waits for, or what runs.

@@ -10,7 +10,6 @@ use uuid::Uuid;
 
 use crate::table::path_set::Fingerprint;
 
-/// The last segment of a path.
 pub fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
@@ -67,11 +66,9 @@ impl<'a> WriterFileName<'a> {
 /// The name of a manifest list, cut up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ManifestListName {
-    /// The snapshot.
     pub snapshot_id: i64,
     /// Attempt of the commit.
     pub attempt: u32,
-    /// The commit.
     pub commit: Uuid,
 }
 

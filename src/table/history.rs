@@ -7,7 +7,6 @@ use crate::table::LoadedTable;
 /// The newest run of an action that this program committed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnRun {
-    /// The run.
     pub run_id: RunId,
     /// Its newest snapshot.
     pub snapshot_id: i64,

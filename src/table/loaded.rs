@@ -114,7 +114,6 @@ pub struct TableCredentials {
 /// Where a table says its files lie.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeclaredPaths {
-    /// Its location.
     pub location: String,
     /// `write.data.path` and `write.metadata.path`, where set.
     pub further: Vec<String>,

@@ -34,11 +34,9 @@ pub use stored_file::{FileIdentity, ListedFile};
 /// A table's live files as of one snapshot.
 #[derive(Debug, Clone)]
 pub struct TableState {
-    /// Metadata.
     pub loaded: Arc<LoadedTable>,
     /// The snapshot described; `None` for a table without one.
     pub snapshot: Option<SnapshotRef>,
-    /// Its manifests, in manifest-list order.
     pub manifests: Vec<ManifestFile>,
     /// Live data files, in manifest order.
     pub data_files: Vec<Arc<FileEntry>>,

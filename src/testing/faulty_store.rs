@@ -18,11 +18,9 @@ use crate::testing::Meanwhile;
 /// What is counted and can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// Reading a whole file.
     Read,
     /// Reading a range.
     ReadRange,
-    /// Looking a file up.
     Stat,
     /// Opening a writer.
     Create,
@@ -30,11 +28,8 @@ pub enum Operation {
     Write,
     /// Closing a writer.
     Close,
-    /// Giving a writer up.
     Abort,
-    /// Starting a listing.
     List,
-    /// Deleting a batch.
     Delete,
 }
 
@@ -125,7 +120,6 @@ impl FaultyStore {
         self.plan.rules.lock().push(rule);
     }
 
-    /// Calls of an operation so far.
     pub fn count(&self, operation: Operation) -> usize {
         self.paths(operation).len()
     }

@@ -42,7 +42,6 @@ pub struct RewriteOutline {
     pub file_groups: usize,
     /// Data files in them.
     pub input_files: usize,
-    /// Their bytes.
     pub input_bytes: u64,
     /// Data files that should come out.
     pub expected_output_files: u64,

@@ -21,7 +21,6 @@ pub(super) struct ProcessMetrics {
 }
 
 impl ProcessMetrics {
-    /// Number of series.
     pub(super) const SERIES: usize = GAUGES.len() + 1;
 
     pub(super) fn register(registry: &Registry) -> Self {

@@ -59,7 +59,6 @@ impl TableSlot {
         Arc::new(Self(Mutex::new(SlotState { ident: Some(ident), metadata_location })))
     }
 
-    /// Locks the table.
     pub(super) fn lock(&self) -> MutexGuard<'_, SlotState> {
         self.0.lock()
     }
@@ -98,18 +97,15 @@ impl Tree {
         children.filter_map(|n| n.last().cloned()).collect()
     }
 
-    /// Adds a namespace.
     pub(super) fn insert(&mut self, namespace: NamespaceIdent, properties: Properties) {
         self.namespaces.insert(namespace, NamespaceEntry { properties, tables: BTreeMap::new() });
     }
 
-    /// Takes a namespace away.
     pub(super) fn remove(&mut self, namespace: &NamespaceIdent) {
         self.namespaces.remove(namespace);
     }
 }
 
-/// The tree's files.
 #[derive(Debug)]
 pub(super) struct TreeFiles {
     root: PathBuf,
@@ -191,7 +187,6 @@ impl TreeFiles {
         self.namespace_dir(&table.namespace).join(format!("{}{TABLE_SUFFIX}", names::encode(&table.name)))
     }
 
-    /// Writes a namespace, new or changed.
     pub(super) fn write_namespace(
         &self,
         namespace: &NamespaceIdent,
@@ -204,7 +199,6 @@ impl TreeFiles {
         files::replace(&dir.join(NAMESPACE_FILE), &json, unique)
     }
 
-    /// Removes an empty namespace.
     pub(super) fn remove_namespace(&self, namespace: &NamespaceIdent) -> io::Result<()> {
         let dir = self.namespace_dir(namespace);
         fs::remove_file(dir.join(NAMESPACE_FILE))?;

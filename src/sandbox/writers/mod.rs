@@ -49,7 +49,6 @@ const WAIT_MAX: Duration = Duration::from_secs(2);
 /// Sums over a table's rows, to compare with what a reader finds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Expected {
-    /// Rows.
     pub rows: i64,
     /// Sum of column `id`.
     pub id_sum: i64,
@@ -142,7 +141,6 @@ pub async fn write_once(catalog: Arc<dyn Catalog>, store: StoreRef) -> Result<()
     Ok(())
 }
 
-/// The writer of one table.
 struct TableWriter {
     workload: &'static Workload,
     table: TableIdent,
