@@ -82,12 +82,10 @@ impl Error {
         Self { kind, message: message.into() }
     }
 
-    /// Metadata or data contradicts the specification.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::DataInvalid, message)
     }
 
-    /// Something this version does not handle.
     pub fn unsupported(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Unsupported, message)
     }

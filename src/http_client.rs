@@ -86,7 +86,6 @@ pub(crate) fn duration_ms(properties: &HashMap<String, String>, key: &str, defau
 /// Waits between tries: doubling from `first` to `longest`, each varied by up to a half so that many clients spread.
 #[derive(Debug, Clone, Copy)]
 pub struct RetryDelay {
-    /// Tries after the first.
     pub retries: u32,
     /// Wait before the second try.
     pub first: Duration,

@@ -51,13 +51,11 @@ impl Longest {
         self.0.fetch_max(ms, Ordering::Relaxed);
     }
 
-    /// The longest so far.
     pub fn get(&self) -> Duration {
         Duration::from_millis(self.0.load(Ordering::Relaxed))
     }
 }
 
-/// The runs under way.
 #[derive(Debug, Clone, Default)]
 pub struct ActiveRuns(Arc<Mutex<HashSet<RunId>>>);
 

@@ -74,7 +74,6 @@ pub enum ActionPlan<P> {
     Nothing(String),
 }
 
-/// What an action would do.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 pub struct Outline {

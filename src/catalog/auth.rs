@@ -81,7 +81,6 @@ struct Failure {
     until: Instant,
 }
 
-/// Holds the token of a catalog.
 pub(super) struct Authenticator {
     auth: Auth,
     token_uri: String,

@@ -14,7 +14,6 @@ use crate::table::{LoadedTable, TableName};
 pub struct TableHandle {
     /// Name of the catalog in the configuration.
     pub catalog_name: String,
-    /// Namespace and table name.
     pub ident: TableIdent,
     pub catalog: Arc<dyn Catalog>,
     /// The store for this table's files, with the table's credentials.

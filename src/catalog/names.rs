@@ -46,7 +46,6 @@ impl Separator {
     }
 }
 
-/// One name as one path segment.
 fn segment(name: &str) -> Result<String> {
     if matches!(name, "" | "." | "..") {
         return Err(Error::unsupported(format!("the name {name:?} cannot be part of a request path")));

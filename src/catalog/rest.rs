@@ -44,7 +44,6 @@ pub struct RestCatalogConfig {
     pub name: String,
     /// Its address, to which `/v1/...` is added.
     pub uri: String,
-    /// The warehouse to ask for.
     pub warehouse: Option<String>,
     /// Iceberg's catalog properties: `header.*`, `prefix`, storage settings, [`REQUEST_TIMEOUT_MS`], [`MAX_RETRIES`],
     /// [`http_client::CONNECT_TIMEOUT_MS`], [`http_client::CA_FILE`].

@@ -23,7 +23,6 @@ pub const REQUEST_TIMEOUT_MS: &str = "rest.client.request-timeout-ms";
 /// Property: tries of a read after the first; 5 unless set.
 pub const MAX_RETRIES: &str = "rest.client.max-retries";
 
-/// Largest answer that is taken in.
 const BODY_BYTES_MAX: usize = 512 << 20;
 
 /// One request, as often as it may have to be sent.

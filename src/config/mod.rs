@@ -30,7 +30,6 @@ pub use traces::TracesConfig;
 use crate::error::{Context, Result};
 use crate::policy::PolicySet;
 
-/// A configuration file's size at most.
 const FILE_MAX_BYTES: u64 = 16 << 20;
 
 /// Everything the configuration says; all defaults are filled in, except those that follow from the machine.
@@ -55,7 +54,6 @@ pub struct Config {
 /// `[server]`: HTTP and the end of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// Address of the HTTP server.
     pub listen: SocketAddr,
     /// After SIGTERM, how long running work may take to come to an end.
     pub grace: Duration,
@@ -211,14 +209,12 @@ pub struct LoadedConfig {
 /// A configuration file as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigFile {
-    /// Where it lies.
     pub path: PathBuf,
     /// What it said.
     pub text: String,
 }
 
 impl Config {
-    /// Reads and validates a file.
     pub fn load(path: &Path) -> Result<LoadedConfig, Problems> {
         let text = Self::read(path)?;
         let mut loaded = Self::parse(&path.display().to_string(), &text)?;

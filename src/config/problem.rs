@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, ErrorKind};
 use crate::policy::{Place, Severity};
 
-/// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// Whether anything starts with it.

@@ -36,7 +36,6 @@ impl LeaseObject {
     }
 }
 
-/// What became of a write.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LeaseWrite {
     Done(LeaseObject),

@@ -33,7 +33,6 @@ pub enum LeadershipEnd {
     Lost(String),
 }
 
-/// One replica's part in the election.
 pub struct Election {
     candidate: Candidate,
     timing: Timing,

@@ -64,7 +64,6 @@ impl Candidate {
         Self { identity, timing, seen: None, leading_until: None }
     }
 
-    /// The name in the Lease.
     pub fn identity(&self) -> &str {
         &self.identity
     }

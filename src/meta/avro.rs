@@ -21,7 +21,6 @@ impl<'a> Decoder<'a> {
         Self { bytes, at: 0, file, block_at }
     }
 
-    /// An error at the present place.
     pub(crate) fn error(&self, what: impl std::fmt::Display) -> Error {
         let Self { file, block_at, at, .. } = self;
         Error::invalid(format!("{file}: avro data at byte {block_at}, offset {at} inside: {what}"))

@@ -16,7 +16,6 @@ use crate::error::{Error, Result};
 pub(crate) struct UuidClass(Vec<Option<(bool, bool)>>);
 
 impl UuidClass {
-    /// The class of a partition.
     pub(crate) fn of(values: &Struct) -> Self {
         let is_uuid = |(_, value): &(usize, Option<&Literal>)| uuid(*value).is_some();
         let Some((last, _)) = values.iter().enumerate().filter(is_uuid).last() else { return Self(Vec::new()) };

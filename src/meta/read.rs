@@ -18,7 +18,6 @@ use crate::table::{FileEntry, PartitionTuple};
 /// A content file as reachability needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathEntry {
-    /// Path, verbatim.
     pub file_path: Arc<str>,
     pub file_size_bytes: u64,
     /// Data, position deletes or equality deletes.

@@ -54,12 +54,10 @@ pub struct FileGroup {
     pub write_max_file_size_bytes: u64,
 }
 
-/// The outcome of planning a compaction.
 #[derive(Debug, Clone, Default)]
 pub struct RewritePlan {
     /// The snapshot planned from.
     pub snapshot: Option<SnapshotRef>,
-    /// Groups in execution order.
     pub groups: Vec<FileGroup>,
     /// What was left alone and why, one line per reason.
     pub skipped: Vec<Skipped>,

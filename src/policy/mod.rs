@@ -72,7 +72,6 @@ pub enum Schedule {
 pub struct TablePolicy {
     /// How often the writer commits.
     pub commit_interval: CommitInterval,
-    /// When runs start.
     pub schedule: Schedule,
     /// IANA zone name of the schedule and of partition windows.
     pub time_zone: String,
@@ -111,7 +110,6 @@ impl TablePolicy {
 /// Options of compaction: Iceberg's names and defaults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RewriteDataFilesPolicy {
-    /// Whether this action runs.
     pub enabled: bool,
     /// Rewrite every file, whatever its size.
     pub rewrite_all: bool,
@@ -138,7 +136,6 @@ pub struct RewriteDataFilesPolicy {
     pub max_concurrent_file_group_rewrites: usize,
     /// Whether to commit in several batches.
     pub partial_progress: PartialProgress,
-    /// Which partitions take part.
     pub partitions: PartitionSelection,
 }
 
@@ -167,15 +164,10 @@ impl Default for RewriteDataFilesPolicy {
 /// Order in which file groups are rewritten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RewriteJobOrder {
-    /// Plan order.
     None,
-    /// Fewest bytes first.
     BytesAsc,
-    /// Most bytes first.
     BytesDesc,
-    /// Fewest files first.
     FilesAsc,
-    /// Most files first.
     FilesDesc,
 }
 
@@ -269,7 +261,6 @@ pub enum PartitionTest {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExpireSnapshotsPolicy {
-    /// Whether this action runs.
     pub enabled: bool,
     /// Snapshots older than this expire, unless a ref keeps them.
     pub older_than: Span,
@@ -298,10 +289,8 @@ impl ExpireSnapshotsPolicy {
     }
 }
 
-/// Options of orphan removal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RemoveOrphanFilesPolicy {
-    /// Whether this action runs.
     pub enabled: bool,
     /// Age at which provable garbage goes.
     pub older_than: Span,

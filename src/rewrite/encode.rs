@@ -58,7 +58,6 @@ pub(crate) struct RowGroupFactory {
     floats: Vec<(i32, KeyColumn)>,
 }
 
-/// A row group being encoded.
 pub(crate) struct RowGroupEncoder {
     writers: Vec<ArrowColumnWriter>,
     factory: Arc<RowGroupFactory>,

@@ -31,7 +31,6 @@ impl MemoryBudget {
         Self { total_units, free: Arc::new(Semaphore::new(permits)) }
     }
 
-    /// The whole budget in bytes.
     pub fn total(&self) -> u64 {
         self.total_units * UNIT
     }

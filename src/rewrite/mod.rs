@@ -64,7 +64,6 @@ pub struct RewriteResult {
     pub group: usize,
     /// Output files, ready for a manifest (their partition spec is the group's output spec).
     pub added: Vec<DataFile>,
-    /// Input data files.
     pub rewritten: Vec<Arc<FileEntry>>,
     pub input_rows: u64,
     /// Rows taken out by deletes.
@@ -77,7 +76,6 @@ pub struct RewriteResult {
 /// What a rewrite works with.
 #[derive(Clone)]
 pub struct RewriteContext {
-    /// The table's files.
     pub store: StoreRef,
     /// The table as planned from.
     pub loaded: Arc<LoadedTable>,

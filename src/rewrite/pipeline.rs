@@ -31,7 +31,6 @@ const PIECES_PER_ROW_GROUP: u64 = 16;
 /// ... but not into smaller ones than this.
 const PIECE_BYTES_MIN: u64 = 16 << 10;
 
-/// What a worker tells its assembler.
 enum Encoded {
     RowGroup(Box<EncodedRowGroup>),
     /// The segment is complete; its slot goes back when this is dropped.

@@ -28,7 +28,6 @@ pub(crate) const BATCH_ROWS: usize = 8192;
 pub(crate) const BATCH_BYTES: u64 = 8 << 20;
 /// Bytes of a decoded value in memory: a view or a decimal.
 const DECODED_VALUE_BYTES: u64 = 16;
-/// First guess of a footer's size.
 const FOOTER_GUESS: u64 = 128 << 10;
 /// Column chunks closer than this are read in one request ...
 const COALESCE_GAP: u64 = 1 << 20;
@@ -91,7 +90,6 @@ pub(crate) struct ReadTarget {
     pub all_present: bool,
 }
 
-/// A file whose footer is known.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     metadata: ArrowReaderMetadata,

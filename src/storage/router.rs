@@ -20,7 +20,6 @@ use crate::table::{FileIdentity, ListedFile};
 /// Reports each request to an observer. Operations are `read`, `stat`, `create`, `write`, `close`, `abort`, `list` and `delete`;
 /// outcomes are `ok` and the names of error kinds. Nothing is deleted any more once the permit is over.
 pub(super) struct StoreRouter {
-    /// By the family of their schemes.
     pub(super) stores: Vec<(&'static str, StoreRef)>,
     pub(super) observer: Arc<dyn RequestObserver>,
     pub(super) permit: WritePermit,

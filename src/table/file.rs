@@ -14,7 +14,6 @@ pub struct PartitionTuple {
     pub values: PartitionValues,
 }
 
-/// A live data or delete file.
 #[derive(Debug, Clone)]
 pub struct FileEntry {
     /// Data, position deletes (also deletion vectors) or equality deletes.

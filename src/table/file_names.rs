@@ -10,7 +10,6 @@ use uuid::Uuid;
 
 use crate::table::path_set::Fingerprint;
 
-/// The last segment of a path.
 pub fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }

@@ -37,7 +37,6 @@ pub struct TableState {
     pub loaded: Arc<LoadedTable>,
     /// The snapshot described; `None` for a table without one.
     pub snapshot: Option<SnapshotRef>,
-    /// Its manifests, in manifest-list order.
     pub manifests: Vec<ManifestFile>,
     /// Live data files, in manifest order.
     pub data_files: Vec<Arc<FileEntry>>,

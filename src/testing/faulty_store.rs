@@ -18,17 +18,14 @@ use crate::testing::Meanwhile;
 /// What is counted and can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// Reading a whole file.
     Read,
     ReadRange,
-    /// Looking a file up.
     Stat,
     /// Opening a writer.
     Create,
     /// Appending to a writer.
     Write,
     Close,
-    /// Giving a writer up.
     Abort,
     List,
     Delete,
@@ -121,7 +118,6 @@ impl FaultyStore {
         self.plan.rules.lock().push(rule);
     }
 
-    /// Calls of an operation so far.
     pub fn count(&self, operation: Operation) -> usize {
         self.paths(operation).len()
     }

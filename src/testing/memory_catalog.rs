@@ -149,7 +149,6 @@ impl MemoryCatalog {
         self.state().tables.get(table).map(|(_, document)| document.as_ref().clone())
     }
 
-    /// Forgets a table; its files stay.
     pub fn drop_table(&self, table: &TableIdent) {
         self.state().tables.remove(table);
     }

@@ -21,7 +21,6 @@ impl SetClock {
         Self { now_ms: AtomicI64::new(now_ms), suspended_ms: AtomicU64::new(0), uuids: AtomicU64::new(1) }
     }
 
-    /// Moves to this time.
     pub fn set(&self, now_ms: i64) {
         self.now_ms.store(now_ms, Ordering::SeqCst);
     }

@@ -13,7 +13,6 @@ use crate::plan::Skipped;
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct RewriteReport {
-    /// How it ended.
     pub outcome: Outcome,
     /// Whether the table's metadata contradicts the specification, so that the table is not compacted until it changes.
     pub metadata_invalid: bool,
@@ -39,15 +38,11 @@ pub struct RewriteReport {
     pub added_data_files: usize,
     /// Delete files that left because they apply to nothing any more.
     pub removed_delete_files: usize,
-    /// Bytes of the replaced files.
     pub rewritten_bytes: u64,
-    /// Bytes of the new files.
     pub added_bytes: u64,
-    /// Rows in the replaced files.
     pub input_rows: u64,
     /// Rows taken out by deletes.
     pub deleted_rows: u64,
-    /// Rows in the new files.
     pub output_rows: u64,
     pub commits: usize,
     /// Commit attempts that lost a race, whether or not a later attempt won.
@@ -58,7 +53,6 @@ pub struct RewriteReport {
     pub unsettled_commits: u32,
     /// When the last commit was made, milliseconds since the epoch.
     pub last_commit_ms: Option<i64>,
-    /// How long it took.
     pub duration_ms: i64,
     /// How long its phases took, in milliseconds: `inspect`, `plan`, `rewrite`, `commit`, those that were begun.
     pub phases_ms: PhaseTimes,
@@ -72,7 +66,6 @@ impl RewriteReport {
     /// Error lines kept; the counts go on.
     pub const MAX_ERRORS: usize = 20;
 
-    /// A report of nothing done yet.
     pub fn new() -> Self {
         Self {
             outcome: Outcome::Skipped,

@@ -20,11 +20,9 @@ use crate::sandbox::untyped;
 
 const FORMAT_VERSION: &str = "format-version";
 
-/// Metadata that waits to be written.
 #[derive(Debug)]
 pub(super) struct NewMetadata {
     pub(super) json: String,
-    /// The table's location.
     pub(super) location: String,
     /// Directory for metadata files: `write.metadata.path`, or `metadata` below the location.
     pub(super) directory: String,

@@ -22,7 +22,6 @@ const REQUEST_BYTES_MAX: usize = 64 << 20;
 type Shared = Extract<Arc<CatalogState>>;
 type RouteAnswer = Result<Response, CatalogError>;
 
-/// Builds the routes.
 pub(super) fn router(state: Arc<CatalogState>) -> Router {
     Router::new()
         .route("/v1/config", get(config))

@@ -187,7 +187,6 @@ impl CatalogState {
         Ok(StoredTable { metadata_location: Some(metadata_location), metadata })
     }
 
-    /// Forgets a table; its files stay.
     pub(super) fn drop_table(&self, table: &TableIdent) -> CatalogResult<()> {
         let mut tree = self.write();
         let slot = tree.table(table)?;
@@ -229,7 +228,6 @@ impl CatalogState {
         Ok(location)
     }
 
-    /// Adds a table to the tree.
     pub(super) fn insert(&self, tree: &mut Tree, table: &TableIdent, metadata_location: &str) -> CatalogResult<()> {
         let slot = TableSlot::new(table.clone(), metadata_location.to_string());
         tree.namespace_mut(&table.namespace)?.tables.insert(table.name.clone(), slot);

@@ -99,7 +99,6 @@ impl Tree {
         self.namespaces.insert(namespace, NamespaceEntry { properties, tables: BTreeMap::new() });
     }
 
-    /// Takes a namespace away.
     pub(super) fn remove(&mut self, namespace: &NamespaceIdent) {
         self.namespaces.remove(namespace);
     }
@@ -186,7 +185,6 @@ impl TreeFiles {
         self.namespace_dir(&table.namespace).join(format!("{}{TABLE_SUFFIX}", names::encode(&table.name)))
     }
 
-    /// Writes a namespace, new or changed.
     pub(super) fn write_namespace(
         &self,
         namespace: &NamespaceIdent,
