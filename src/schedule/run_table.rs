@@ -47,9 +47,11 @@ pub struct StepDone {
 impl StepDone {
     /// What the step's end means for the next one.
     pub fn ended(&self) -> StepEnd {
+        let in_the_open = self.report.actions.iter().any(|action| action.outcome == Outcome::Unknown);
         match self.report.outcome() {
-            // Nothing may be deleted while a commit is in the open; the next look at the table settles it.
-            Outcome::Unknown if self.report.step != RunStep::LAST => StepEnd::Stuck,
+            // Nothing may be deleted while a commit is in the open, whichever action of the step sent it and however the others
+            // ended; the next look at the table settles it.
+            _ if in_the_open && self.report.step != RunStep::LAST => StepEnd::Stuck,
             outcome if outcome.is_failure() => StepEnd::Failed,
             _ if self.report.refusal().is_some_and(|refused| refused.passes) => StepEnd::Refused,
             _ => StepEnd::Well,
@@ -84,4 +86,24 @@ pub async fn run_step(
         None => clean_up_due(subject, now),
     };
     Ok(StepDone { report, other })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::action::Action;
+    use crate::actions::report::ActionReport;
+
+    #[test]
+    fn a_commit_in_the_open_keeps_a_step_stuck_whatever_failed_before_it() {
+        let action = |outcome| ActionReport { outcome, ..ActionReport::new(Action::RewriteDataFiles) };
+        let ended = |step, outcomes: &[Outcome]| {
+            let report = StepReport { step, actions: outcomes.iter().map(|outcome| action(*outcome)).collect() };
+            StepDone { report, other: NextStep { step, at_ms: 0, why: "" } }.ended()
+        };
+        assert_eq!(ended(RunStep::FIRST, &[Outcome::Unknown]), StepEnd::Stuck);
+        assert_eq!(ended(RunStep::FIRST, &[Outcome::Failed, Outcome::Unknown]), StepEnd::Stuck);
+        assert_eq!(ended(RunStep::FIRST, &[Outcome::Failed, Outcome::Success]), StepEnd::Failed);
+        assert_eq!(ended(RunStep::LAST, &[Outcome::Unknown, Outcome::Skipped]), StepEnd::Failed);
+    }
 }

@@ -58,7 +58,7 @@ pub(super) struct ObjectStore {
     observer: Arc<dyn RequestObserver>,
     /// What the answers told of the store's clock.
     told_time: Arc<ToldTime>,
-    /// Asked before each delete: taking a batch apart can take long.
+    /// Asked before each delete is sent, also again: taking a batch apart can take long.
     may_delete: WritePermit,
 }
 
@@ -209,6 +209,10 @@ impl Attempts<'_> {
             self.renewed = true;
         } else {
             return Err(translate(&error));
+        }
+        if *operation == "delete" {
+            // The wait and the request before it can take longer than the permit lasts.
+            store.may_delete.check()?;
         }
         tracing::debug!(%operation, %error, "sent again");
         store.observer.retried(operation);
