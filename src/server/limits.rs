@@ -14,7 +14,7 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
@@ -86,12 +86,8 @@ struct OpenConnections {
 }
 
 impl OpenConnections {
-    fn lock(&self) -> MutexGuard<'_, (u64, BTreeMap<Worth, CancellationToken>)> {
-        self.by_worth.lock()
-    }
-
     fn close_one(&self) {
-        if let Some((_, close)) = self.lock().1.pop_first() {
+        if let Some((_, close)) = self.by_worth.lock().1.pop_first() {
             close.cancel();
         }
     }
@@ -112,7 +108,7 @@ impl OpenConnection {
 
     fn is_now(&self, busy: bool) {
         let mut worth = self.worth.lock();
-        let (changes, by_worth) = &mut *self.all.lock();
+        let (changes, by_worth) = &mut *self.all.by_worth.lock();
         *changes += 1;
         by_worth.remove(&worth);
         *worth = (busy, *changes);
@@ -124,8 +120,7 @@ impl OpenConnection {
 
 impl Drop for OpenConnection {
     fn drop(&mut self) {
-        let worth = self.worth.get_mut();
-        self.all.lock().1.remove(worth);
+        self.all.by_worth.lock().1.remove(self.worth.get_mut());
     }
 }
 
