@@ -1,6 +1,6 @@
-//! The only place that changes a table. [`engine`] is the one loop: refresh, look for our own, prepare against the head, send,
-//! settle, clean. What it brings in is an [`engine::Change`]: `replace` and `expire`. Changes that add a snapshot share
-//! [`own_snapshot`].
+//! The only place that changes a table. `engine` is the one loop: refresh, look for our own, prepare against the head, send,
+//! settle, clean. What it brings in is an `engine::Change`: `replace` and `expire`. Changes that add a snapshot share
+//! `own_snapshot`.
 //! It never chooses what to do, and of files it deletes only its own metadata files of attempts that lost: only
 //! [`CommitResult::NotCommitted`] lets the caller delete outputs. Neither happens after a request was sent until a later look
 //! at the table has shown that the request can bring nothing in any more.

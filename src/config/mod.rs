@@ -200,7 +200,7 @@ pub enum AuthConfig {
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadedConfig {
     pub config: Config,
-    /// All of severity [`Severity::Warning`].
+    /// All of severity [`crate::policy::Severity::Warning`].
     pub warnings: Vec<Problem>,
     /// The file it was read from, if it was.
     pub source: Option<ConfigFile>,
