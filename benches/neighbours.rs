@@ -9,24 +9,24 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use futures::future::join_all;
-use iceberg::spec::{DataContentType, DataFile, Operation as Change, Struct, TableMetadata};
+use iceberg::spec::{DataContentType, DataFile, Operation as Change, Struct};
 use iceberg::{NamespaceIdent, TableIdent};
 use icewright::action::RunStep;
 use icewright::actions::env::{ActiveRuns, Env, Longest};
 use icewright::actions::subject::Subject;
 use icewright::catalog::Catalog;
-use icewright::clock::{Clock, SystemClock, snapshot_id};
+use icewright::clock::{Clock, SystemClock};
 use icewright::config::Config;
 use icewright::error::Result;
 use icewright::fleet::{Fleet, Member, OpenStore};
 use icewright::inspect::ManifestCache;
-use icewright::meta::{Additions, SnapshotIdentity, prepare_additions};
+use icewright::meta::Additions;
 use icewright::rewrite::MemoryBudget;
 use icewright::schedule::run_table::{TableRun, run_step};
 use icewright::storage::StoreRef;
 use icewright::table::LoadedTable;
 use icewright::table::TableName;
-use icewright::testing::builder::{content_file, metadata};
+use icewright::testing::builder::{content_file, prepare_write};
 use icewright::testing::{FaultyStore, MemoryCatalog, MemoryStore, Operation};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -95,25 +95,13 @@ impl Lake {
     async fn create(&mut self, number: usize) {
         let table = TableIdent::new(NamespaceIdent::new("db".into()), format!("t{number:05}"));
         let location = format!("s3://b/db/{}", table.name());
-        let now = SystemClock.now_ms();
-        let metadata =
-            metadata(json!({"table-uuid": SystemClock.uuid(), "location": location, "last-updated-ms": now}));
-        let metadata: TableMetadata = serde_json::from_value(metadata).expect("valid metadata");
-        let path = format!("{location}/metadata/v0.metadata.json");
-        self.store.put(&path, serde_json::to_vec(&metadata).expect("JSON"));
-        let loaded = self.catalog.register(&table, path, metadata).expect("a table");
+        let loaded = self.catalog.create(&table, json!({"location": location})).expect("a table");
         let data = format!("{location}/data/f.parquet");
         self.store.put(&data, "0123456789");
         let file: DataFile =
             content_file(DataContentType::Data, &data, Struct::empty(), 1, 10).build().expect("a data file");
         let additions = Additions { operation: Change::Append, files: vec![file], properties: HashMap::new() };
-        let identity = SnapshotIdentity {
-            snapshot_id: snapshot_id(SystemClock.uuid()),
-            commit_uuid: SystemClock.uuid(),
-            token: "writer".into(),
-        };
-        let prepared = prepare_additions(&self.store, &loaded, &additions, identity, SystemClock.now_ms()).await;
-        let prepared = prepared.expect("an append");
+        let (_, prepared) = prepare_write(&self.store, &SystemClock, &loaded, &additions).await.expect("an append");
         self.catalog.commit_table(&table, prepared.requirements, prepared.updates, &|| Ok(())).await;
         self.tables.push(table);
     }

@@ -56,35 +56,21 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::testing::builder::{loaded, main_at, snapshot};
 
     fn table(snapshots: &[(i64, &str)]) -> LoadedTable {
-        let list: Vec<_> = snapshots
-            .iter()
-            .enumerate()
-            .map(|(i, (time, operation))| {
-                let mut snapshot = json!({
-                    "snapshot-id": i + 1, "sequence-number": i + 1, "timestamp-ms": time, "schema-id": 0,
-                    "manifest-list": format!("s3://b/t/metadata/snap-{i}.avro"), "summary": {"operation": operation},
-                });
-                if i > 0 {
-                    snapshot["parent-snapshot-id"] = json!(i);
-                }
-                snapshot
-            })
-            .collect();
-        let mut metadata = json!({
-            "format-version": 2, "table-uuid": "9c12d441-03fe-4693-9a96-a0705ddf69c1", "location": "s3://b/t",
-            "last-sequence-number": snapshots.len(), "last-updated-ms": 1_800_000_000_000_i64, "last-column-id": 1,
-            "current-schema-id": 0, "schemas": [{"type": "struct", "schema-id": 0, "fields":
-                [{"id": 1, "name": "a", "required": true, "type": "long"}]}],
-            "default-spec-id": 0, "partition-specs": [{"spec-id": 0, "fields": []}], "last-partition-id": 999,
-            "default-sort-order-id": 0, "sort-orders": [{"order-id": 0, "fields": []}], "snapshots": list,
+        let list = (1..).zip(snapshots).map(|(id, (time, operation))| {
+            snapshot(id, (id > 1).then(|| id - 1), json!({"timestamp-ms": time, "summary": {"operation": operation}}))
+        });
+        let mut changes = json!({
+            "last-sequence-number": snapshots.len(), "last-updated-ms": 1_800_000_000_000_i64,
+            "snapshots": list.collect::<Vec<_>>(),
         });
         if !snapshots.is_empty() {
-            metadata["current-snapshot-id"] = json!(snapshots.len());
-            metadata["refs"] = json!({"main": {"snapshot-id": snapshots.len(), "type": "branch"}});
+            changes["current-snapshot-id"] = json!(snapshots.len());
+            changes["refs"] = main_at(i64::try_from(snapshots.len()).expect("few"));
         }
-        LoadedTable::from_metadata_json("s3://b/t/metadata/1.json".into(), &metadata).expect("valid metadata")
+        loaded(changes)
     }
 
     #[test]

@@ -151,13 +151,10 @@ mod tests {
 
     use super::*;
     use crate::error::ErrorKind;
-    use crate::testing::builder::metadata;
+    use crate::testing::builder::{metadata, snapshot};
 
     fn document(refs: &Value, current: i64) -> Value {
-        let snapshot = |id: i64| {
-            json!({"snapshot-id": id, "sequence-number": id, "timestamp-ms": 1000 + id, "schema-id": 0,
-                "manifest-list": format!("s3://b/t/metadata/snap-{id}.avro"), "summary": {"operation": "append"}})
-        };
+        let snapshot = |id: i64| snapshot(id, None, json!({"timestamp-ms": 1000 + id}));
         metadata(json!({
             "last-sequence-number": 2, "last-updated-ms": 2000, "refs": refs, "current-snapshot-id": current,
             "snapshots": [snapshot(1), snapshot(2)],

@@ -159,22 +159,13 @@ mod tests {
         assert_eq!(name.namespace_text(), "\"web.logs\".a");
     }
 
-    #[test]
-    fn a_handle_has_the_same_name() {
+    #[tokio::test]
+    async fn a_handle_has_the_same_name() {
         let ident = TableIdent::from_strs(["web.logs", "events"]).expect("a name");
         let store = std::sync::Arc::new(MemoryStore::new());
         let catalog = MemoryCatalog::new(store.clone());
-        let schema = iceberg::spec::Schema::builder().build().expect("no columns");
-        let creation = iceberg::TableCreation::builder().name("events".into()).location("/t".into()).schema(schema);
-        let built = iceberg::spec::TableMetadataBuilder::from_table_creation(creation.build()).and_then(|b| b.build());
-        let loaded = catalog.register(&ident, "/t/v1.json".into(), built.expect("valid").metadata).expect("valid");
-        let handle = crate::catalog::TableHandle {
-            catalog_name: "lake".into(),
-            ident: ident.clone(),
-            catalog: std::sync::Arc::new(catalog),
-            store,
-            loaded: std::sync::Arc::new(loaded),
-        };
+        catalog.create(&ident, serde_json::json!({})).expect("valid");
+        let handle = catalog.handle(&ident, store).await.expect("there");
         assert_eq!(handle.name(), "lake.\"web.logs\".events");
         assert_eq!(handle.name().parse::<TableName>().expect("a name"), TableName::new("lake", &ident));
     }

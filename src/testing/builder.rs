@@ -11,25 +11,54 @@ use iceberg::spec::{
 
 use serde_json::{Value, json};
 
+use crate::clock::{Clock, snapshot_id};
 use crate::error::Result;
+use crate::meta::{Additions, PreparedSnapshot, SnapshotIdentity, prepare_additions};
+use crate::storage::Store;
 use crate::table::{FileEntry, LoadedTable, PartitionTuple, PartitionValues};
 
 /// A metadata document: an unpartitioned table of version 2 at `s3://b/t` with one column and no snapshots, where `changes` says
 /// nothing else.
-///
-/// # Panics
-/// If `changes` is no object.
 pub fn metadata(changes: Value) -> Value {
-    let Value::Object(changes) = changes else { panic!("no object: {changes}") };
-    let mut metadata = json!({
+    let metadata = json!({
         "format-version": 2, "table-uuid": "0199e4c0-0000-7000-8000-000000000000", "location": "s3://b/t",
         "last-sequence-number": 0, "last-updated-ms": 1, "last-column-id": 1, "current-schema-id": 0,
         "schemas": [{"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "id", "required": false, "type": "long"}]}],
         "default-spec-id": 0, "partition-specs": [{"spec-id": 0, "fields": []}], "last-partition-id": 999,
         "default-sort-order-id": 0, "sort-orders": [{"order-id": 0, "fields": []}], "properties": {}, "snapshots": [],
     });
-    metadata.as_object_mut().expect("an object").extend(changes);
-    metadata
+    changed(metadata, changes)
+}
+
+/// The table of such a document.
+pub fn loaded(changes: Value) -> LoadedTable {
+    LoadedTable::from_metadata_json("s3://b/t/metadata/v1.json".into(), &metadata(changes)).expect("valid metadata")
+}
+
+/// A snapshot of a metadata document: an append to the table at `s3://b/t`, its id is its sequence number, where `changes` says
+/// nothing else.
+pub fn snapshot(id: i64, parent: Option<i64>, changes: Value) -> Value {
+    let mut snapshot = json!({
+        "snapshot-id": id, "sequence-number": id, "timestamp-ms": 1_700_000_000_000_i64, "schema-id": 0,
+        "manifest-list": format!("s3://b/t/metadata/snap-{id}.avro"), "summary": {"operation": "append"},
+    });
+    if let Some(parent) = parent {
+        snapshot["parent-snapshot-id"] = json!(parent);
+    }
+    changed(snapshot, changes)
+}
+
+/// References of a metadata document whose branch `main` is at this snapshot.
+pub fn main_at(snapshot_id: i64) -> Value {
+    json!({"main": {"snapshot-id": snapshot_id, "type": "branch"}})
+}
+
+/// # Panics
+/// If one of the two is no object.
+pub(super) fn changed(mut document: Value, changes: Value) -> Value {
+    let Value::Object(changes) = changes else { panic!("no object: {changes}") };
+    document.as_object_mut().expect("an object").extend(changes);
+    document
 }
 
 /// A live Parquet data file without partition, of snapshot and sequence number 1; sizes in rows and bytes.
@@ -55,6 +84,21 @@ pub fn file_entry(path: &str, record_count: u64, file_size_bytes: u64) -> FileEn
         fault: None,
         manifest_path: "m.avro".into(),
     }
+}
+
+/// What a writer other than icewright asks the catalog to commit, its manifests in the store; and the id of its snapshot.
+///
+/// # Errors
+/// What [`prepare_additions`] refuses.
+pub async fn prepare_write(
+    store: &dyn Store,
+    clock: &dyn Clock,
+    loaded: &LoadedTable,
+    additions: &Additions,
+) -> Result<(i64, PreparedSnapshot)> {
+    let snapshot_id = snapshot_id(clock.uuid());
+    let identity = SnapshotIdentity { snapshot_id, commit_uuid: clock.uuid(), token: "writer".into() };
+    Ok((snapshot_id, prepare_additions(store, loaded, additions, identity, clock.now_ms()).await?))
 }
 
 /// A Parquet file of spec 0, without metrics; equality deletes go by field 1.
@@ -163,14 +207,10 @@ pub fn table_of_four_specs() -> LoadedTable {
         json!({"spec-id": id, "fields": if id == 0 { json!([]) } else { json!([field]) }})
     };
     let specs = ["", "void", "identity", "bucket[4]"];
-    let metadata = json!({
-        "format-version": 2, "table-uuid": "0199e4c0-0000-7000-8000-000000000001", "location": "s3://b/t",
-        "last-sequence-number": 9, "last-updated-ms": 0, "last-column-id": 1, "last-partition-id": 1003,
-        "current-schema-id": 0, "default-spec-id": 3, "default-sort-order-id": 0,
+    loaded(json!({
+        "last-sequence-number": 9, "last-partition-id": 1003, "default-spec-id": 3,
         "schemas": [{"type": "struct", "schema-id": 0,
             "fields": [{"id": 1, "name": "region", "required": false, "type": "int"}]}],
         "partition-specs": (0..).zip(specs).map(|(id, transform)| spec(id, transform)).collect::<Vec<_>>(),
-        "sort-orders": [{"order-id": 0, "fields": []}],
-    });
-    LoadedTable::from_metadata_json("s3://b/t/metadata/v1.json".into(), &metadata).expect("valid")
+    }))
 }

@@ -58,7 +58,7 @@ impl StoreFault {
     }
 }
 
-struct Rule {
+struct FaultRule {
     operation: Operation,
     path_part: String,
     calls: Range<usize>,
@@ -67,8 +67,8 @@ struct Rule {
 }
 
 #[derive(Default)]
-struct Plan {
-    rules: Mutex<Vec<Rule>>,
+struct FaultPlan {
+    rules: Mutex<Vec<FaultRule>>,
     calls: Mutex<Vec<(Operation, String)>>,
     longest_read: AtomicUsize,
 }
@@ -77,7 +77,7 @@ struct Plan {
 #[derive(Clone)]
 pub struct FaultyStore {
     inner: StoreRef,
-    plan: Arc<Plan>,
+    plan: Arc<FaultPlan>,
 }
 
 impl Operation {
@@ -114,7 +114,7 @@ impl FaultyStore {
 
     /// Likewise, counting only calls on paths that contain `path_part`.
     pub fn inject_on(&self, path_part: &str, operation: Operation, calls: Range<usize>, fault: StoreFault) {
-        let rule = Rule { operation, path_part: path_part.to_owned(), calls, seen: 0, fault };
+        let rule = FaultRule { operation, path_part: path_part.to_owned(), calls, seen: 0, fault };
         self.plan.rules.lock().push(rule);
     }
 
@@ -163,7 +163,7 @@ impl FaultyStore {
     }
 }
 
-impl Plan {
+impl FaultPlan {
     /// Counts the call, and gives the first rule that is about it.
     fn next(&self, operation: Operation, paths: &[String]) -> Option<StoreFault> {
         let called = (operation, paths.first().cloned().unwrap_or_default());

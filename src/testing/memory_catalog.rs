@@ -5,18 +5,19 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, FutureExt};
 use iceberg::spec::{TableMetadata, TableMetadataBuilder};
 use iceberg::{NamespaceIdent, TableCreation, TableIdent, TableRequirement, TableUpdate};
 use parking_lot::{Mutex, MutexGuard};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::catalog::{Catalog, CommitOutcome, MaySend};
+use crate::catalog::{Catalog, CommitOutcome, MaySend, TableHandle};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sandbox::untyped;
 use crate::storage::StoreRef;
 use crate::table::LoadedTable;
+use crate::testing::builder;
 
 /// What somebody else does at a chosen moment.
 pub type Meanwhile = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
@@ -81,7 +82,7 @@ impl Answer {
 }
 
 #[derive(Default)]
-struct CatalogMemory {
+struct CatalogContent {
     /// Metadata locations and documents.
     tables: BTreeMap<TableIdent, (String, Arc<Value>)>,
     faults: VecDeque<CommitFault>,
@@ -98,7 +99,7 @@ struct CatalogMemory {
 pub struct MemoryCatalog {
     store: StoreRef,
     clock: Arc<dyn Clock>,
-    state: Arc<Mutex<CatalogMemory>>,
+    state: Arc<Mutex<CatalogContent>>,
 }
 
 fn no_such_table(table: &TableIdent) -> Error {
@@ -120,24 +121,40 @@ impl MemoryCatalog {
         Self { store, clock, state: Arc::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, CatalogMemory> {
+    fn state(&self) -> MutexGuard<'_, CatalogContent> {
         self.state.lock()
     }
 
     /// Creates a table; `creation.location` must be set.
-    pub async fn create_table(&self, table: &TableIdent, creation: TableCreation) -> Result<LoadedTable> {
-        let metadata = TableMetadataBuilder::from_table_creation(creation)?.build()?.metadata;
+    pub fn create_table(&self, table: &TableIdent, creation: TableCreation) -> Result<LoadedTable> {
+        self.create_with(table, TableMetadataBuilder::from_table_creation(creation)?.build()?.metadata)
+    }
+
+    /// Creates a table made now, of the metadata document that `changes` make of [`builder::metadata`].
+    pub fn create(&self, table: &TableIdent, changes: Value) -> Result<LoadedTable> {
+        let new = json!({"table-uuid": self.clock.uuid(), "last-updated-ms": self.clock.now_ms()});
+        let document = builder::metadata(builder::changed(new, changes));
+        self.create_with(table, serde_json::from_value(document)?)
+    }
+
+    fn create_with(&self, table: &TableIdent, metadata: TableMetadata) -> Result<LoadedTable> {
         let document = serde_json::to_value(metadata)?;
-        let location = self.write_metadata(0, &document).await?;
-        self.register_json(table, location, document)
+        let written = self.write_metadata(0, &document).now_or_never();
+        self.register_json(table, written.ok_or_else(|| Error::internal("the store waits"))??, document)
     }
 
-    /// Takes a table over as it is, replacing one of that name.
-    pub fn register(&self, table: &TableIdent, location: String, metadata: TableMetadata) -> Result<LoadedTable> {
-        self.register_json(table, location, serde_json::to_value(metadata)?)
+    /// A table of catalog `lake` as it is now, with its files in `store`.
+    pub async fn handle(&self, table: &TableIdent, store: StoreRef) -> Result<TableHandle> {
+        Ok(TableHandle {
+            catalog_name: "lake".into(),
+            ident: table.clone(),
+            catalog: Arc::new(self.clone()),
+            store,
+            loaded: Arc::new(self.load_table(table).await?),
+        })
     }
 
-    /// The same from a document, which may hold what the library's types do not know.
+    /// Takes a table over as it is, replacing one of that name; its document may hold what the library's types do not know.
     pub fn register_json(&self, table: &TableIdent, location: String, document: Value) -> Result<LoadedTable> {
         let loaded = LoadedTable::from_metadata_json(location.clone(), &document)?;
         self.state().tables.insert(table.clone(), (location, Arc::new(document)));

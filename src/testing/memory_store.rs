@@ -29,7 +29,7 @@ pub enum ListOrder {
 }
 
 /// Scheme family, authority and verbatim key.
-type Key = (String, String, String);
+type ObjectKey = (String, String, String);
 
 #[derive(Debug, Clone)]
 struct Object {
@@ -38,19 +38,19 @@ struct Object {
 }
 
 #[derive(Debug, Default)]
-struct StoreMemory {
-    objects: BTreeMap<Key, Object>,
+struct StoreContent {
+    objects: BTreeMap<ObjectKey, Object>,
     deleted: Vec<String>,
     now_ms: i64,
     told_ms: Option<i64>,
     order: ListOrder,
     /// What lies at or below the first is what lies at or below the second.
-    links: Vec<(Key, Key)>,
+    links: Vec<(ObjectKey, ObjectKey)>,
 }
 
-impl StoreMemory {
+impl StoreContent {
     /// The object that a path leads to.
-    fn key_of(&self, path: &str) -> Result<Key> {
+    fn key_of(&self, path: &str) -> Result<ObjectKey> {
         let (mut scheme, mut authority, mut key) = key_of(path)?;
         for (from, to) in &self.links {
             let below = if (&scheme, &authority) == (&from.0, &from.1) { key.strip_prefix(&from.2) } else { None };
@@ -66,15 +66,15 @@ impl StoreMemory {
 /// the spellings of local paths; within a key every character counts, as on S3.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryStore {
-    state: Arc<Mutex<StoreMemory>>,
+    state: Arc<Mutex<StoreContent>>,
 }
 
-fn key_of(path: &str) -> Result<Key> {
+fn key_of(path: &str) -> Result<ObjectKey> {
     let parts = SplitPath::parse(path)?;
     Ok((parts.canonical_scheme(), parts.authority.to_owned(), parts.key.to_owned()))
 }
 
-fn path_of((scheme, authority, key): &Key) -> String {
+fn path_of((scheme, authority, key): &ObjectKey) -> String {
     if scheme == "file" { key.clone() } else { format!("{scheme}://{authority}/{key}") }
 }
 
@@ -88,7 +88,7 @@ impl MemoryStore {
         Self::default()
     }
 
-    fn state(&self) -> MutexGuard<'_, StoreMemory> {
+    fn state(&self) -> MutexGuard<'_, StoreContent> {
         self.state.lock()
     }
 

@@ -34,7 +34,7 @@ async fn value(catalog: &MemoryCatalog) -> Option<String> {
 async fn commits_end_as_scripted() {
     let store = MemoryStore::new();
     let catalog = MemoryCatalog::new(Arc::new(store.clone()));
-    let table = catalog.create_table(&ident(), creation()).await.unwrap();
+    let table = catalog.create_table(&ident(), creation()).unwrap();
     assert_eq!(store.paths(), std::slice::from_ref(&table.metadata_location));
     let uuid = table.metadata.uuid();
     let require = |uuid| vec![TableRequirement::UuidMatch { uuid }];

@@ -10,7 +10,6 @@ use iceberg::spec::{Literal, ManifestEntry};
 use icewright::catalog::TableHandle;
 use icewright::error::{Error, ErrorKind};
 use icewright::inspect::{ManifestCache, collect_partition_stats, collect_stats, inspect_table};
-use icewright::table::LoadedTable;
 use icewright::testing::builder::{content_file, library_manifest, library_manifest_list, manifest_entry};
 use icewright::testing::{FaultyStore, MemoryCatalog, MemoryStore, Operation, StoreFault};
 use serde_json::json;
@@ -93,14 +92,9 @@ async fn table() -> (TableHandle, Noted) {
     world.sequence_number = 3;
     let metadata = world.metadata_json(&[snapshot(1, "append"), snapshot(2, "delete"), snapshot(3, "replace")]);
     let noted = Noted { store: FaultyStore::new(Arc::new(store.clone())), seen: std::cell::Cell::default() };
-    let handle = TableHandle {
-        catalog_name: "lake".into(),
-        ident: TableIdent::from_strs(["db", "t"]).expect("valid"),
-        catalog: Arc::new(MemoryCatalog::new(Arc::new(store))),
-        store: Arc::new(noted.store.clone()),
-        loaded: Arc::new(LoadedTable::from_metadata_json("m.json".into(), &metadata).expect("valid")),
-    };
-    (handle, noted)
+    let (catalog, ident) = (MemoryCatalog::new(Arc::new(store)), TableIdent::from_strs(["db", "t"]).expect("valid"));
+    catalog.register_json(&ident, "m.json".into(), metadata).expect("valid");
+    (catalog.handle(&ident, Arc::new(noted.store.clone())).await.expect("there"), noted)
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use icewright::policy::{PartitionSelection, RewriteDataFilesPolicy, TablePolicy}
 use icewright::table::LoadedTable;
 use icewright::table::delete_rule::without_target;
 use icewright::table::{FileEntry, PartitionTuple, TableState};
-use icewright::testing::builder::file_entry;
+use icewright::testing::builder::{self, file_entry};
 use serde_json::{Value, json};
 
 /// Columns of every test table: name, field id, type.
@@ -73,26 +73,15 @@ impl World {
         let schema = json!({"type": "struct", "schema-id": 0, "fields": fields});
         let properties: serde_json::Map<String, Value> =
             self.properties.iter().map(|(k, v)| (k.clone(), json!(v))).collect();
-        let mut metadata = json!({
-            "format-version": self.format_version,
-            "table-uuid": "0199e4c0-0000-7000-8000-000000000000",
-            "location": "s3://b/t",
-            "last-sequence-number": self.sequence_number,
-            "last-updated-ms": 1_700_000_000_000_i64,
-            "last-column-id": COLUMNS.len(),
-            "current-schema-id": 0,
-            "schemas": [schema],
-            "default-spec-id": self.specs.last().map_or(0, |(id, _)| *id),
-            "partition-specs": specs,
-            "last-partition-id": 2000,
-            "default-sort-order-id": 0,
-            "sort-orders": [{"order-id": 0, "fields": []}],
-            "properties": properties,
-            "snapshots": snapshots,
-        });
+        let mut metadata = builder::metadata(json!({
+            "format-version": self.format_version, "last-sequence-number": self.sequence_number,
+            "last-updated-ms": 1_700_000_000_000_i64, "last-column-id": COLUMNS.len(), "schemas": [schema],
+            "default-spec-id": self.specs.last().map_or(0, |(id, _)| *id), "partition-specs": specs,
+            "last-partition-id": 2000, "properties": properties, "snapshots": snapshots,
+        }));
         if let Some(last) = snapshots.last() {
             metadata["current-snapshot-id"] = last["snapshot-id"].clone();
-            metadata["refs"] = json!({"main": {"snapshot-id": last["snapshot-id"], "type": "branch"}});
+            metadata["refs"] = builder::main_at(last["snapshot-id"].as_i64().expect("an id"));
         }
         if self.format_version == 3 {
             metadata["next-row-id"] = json!(0);
@@ -170,20 +159,11 @@ pub(crate) fn snapshot_json(id: i64, parent: Option<i64>, sequence: i64, operati
     for (key, value) in summary.as_object().into_iter().flatten() {
         all[key] = value.clone();
     }
-    let mut snapshot = json!({
-        "snapshot-id": id,
-        "sequence-number": sequence,
-        "timestamp-ms": 1_700_000_000_000_i64,
-        "manifest-list": format!("s3://b/t/metadata/snap-{id}.avro"),
-        "schema-id": 0,
-        "summary": all,
-        "first-row-id": 0,
-        "added-rows": 0,
-    });
-    if let Some(parent) = parent {
-        snapshot["parent-snapshot-id"] = json!(parent);
-    }
-    snapshot
+    builder::snapshot(
+        id,
+        parent,
+        json!({"sequence-number": sequence, "summary": all, "first-row-id": 0, "added-rows": 0}),
+    )
 }
 
 fn field_json(spec_id: i32) -> impl Fn((usize, &String)) -> Value {

@@ -9,9 +9,9 @@ use iceberg::{TableCreation, TableIdent};
 
 use crate::catalog::TableHandle;
 use crate::catalog::{Catalog, CommitOutcome};
-use crate::clock::{Clock, snapshot_id};
+use crate::clock::Clock;
 use crate::commit::*;
-use crate::meta::{Additions, SnapshotIdentity, prepare_additions, read_manifest, read_manifest_list};
+use crate::meta::{Additions, read_manifest, read_manifest_list};
 use crate::rewrite::RewriteResult;
 use crate::run_id::RunId;
 use crate::table::LoadedTable;
@@ -74,10 +74,7 @@ impl World {
         let ident = TableIdent::from_strs(["ns", "t"]).expect("valid");
         // Metadata files lie apart: `store` holds what the table's writers and icewright put there, and nothing else.
         let catalog = MemoryCatalog::new(Arc::new(MemoryStore::new()));
-        let metadata =
-            TableMetadataBuilder::from_table_creation(creation).and_then(|b| b.build()).expect("valid").metadata;
-        let loaded =
-            catalog.register(&ident, format!("{LOCATION}/metadata/v0.metadata.json"), metadata).expect("valid");
+        let loaded = catalog.create_table(&ident, creation).expect("valid");
         let clock = Arc::new(SetClock::new(loaded.metadata.last_updated_ms() + 1000));
         Self { catalog, store: MemoryStore::new(), ident, clock }
     }
@@ -95,25 +92,17 @@ impl World {
     }
 
     pub(super) async fn handle(&self) -> TableHandle {
-        TableHandle {
-            catalog_name: "c".into(),
-            ident: self.ident.clone(),
-            catalog: Arc::new(self.catalog.clone()),
-            store: Arc::new(self.store.clone()),
-            loaded: Arc::new(self.load().await),
-        }
+        self.catalog.handle(&self.ident, Arc::new(self.store.clone())).await.expect("there")
     }
 
     /// An ordinary writer's commit, past any script. Returns the snapshot id.
     pub(super) async fn write(&self, operation: Operation, files: Vec<DataFile>) -> i64 {
         self.shift_clock(10);
-        let snapshot_id = snapshot_id(self.clock.uuid());
-        let identity = SnapshotIdentity { snapshot_id, commit_uuid: self.clock.uuid(), token: "writer".into() };
         let properties = HashMap::from([("flink.job-id".to_owned(), "j1".to_owned())]);
         let additions = Additions { operation, files, properties };
         let loaded = self.load().await;
-        let prepared =
-            prepare_additions(&self.store, &loaded, &additions, identity, self.clock.now_ms()).await.expect("prepared");
+        let prepared = builder::prepare_write(&self.store, self.clock.as_ref(), &loaded, &additions).await;
+        let (snapshot_id, prepared) = prepared.expect("prepared");
         let outcome = self.catalog.commit_unscripted(&self.ident, &prepared.requirements, prepared.updates).await;
         assert!(matches!(outcome, CommitOutcome::Committed(_)), "{outcome:?}");
         snapshot_id

@@ -1,7 +1,5 @@
 use std::time::Duration;
 
-use iceberg::spec::TableMetadata;
-use iceberg::{NamespaceIdent, TableIdent};
 use serde_json::{Value, json};
 
 use super::*;
@@ -12,9 +10,9 @@ use crate::inspect::{PartitionStats, TableStats};
 use crate::policy::{PolicySet, ResolvedPolicy};
 use crate::run_id::SUMMARY_RUN_ID;
 use crate::table::LoadedTable;
-use crate::testing::builder::metadata;
-use crate::testing::{MemoryCatalog, MemoryStore};
+use crate::testing::builder::{loaded, main_at, snapshot};
 
+const FIRST_ID: i64 = 7_000_000_000_000_000_000;
 const RUN: &str = "01a22a6e-4273-75e4-99f9-618e653259d5";
 
 /// A table with so many snapshots, each with the summary of a streaming writer; every tenth is ours.
@@ -33,24 +31,15 @@ fn table(snapshots: i64) -> LoadedTable {
         if ours {
             summary[SUMMARY_RUN_ID] = json!(RUN);
         }
-        let mut snapshot = json!({
-            "snapshot-id": 7_000_000_000_000_000_000 + n, "sequence-number": n, "timestamp-ms": 1_700_000_000_000 + n * 600_000,
-            "manifest-list": format!("s3://b/t/metadata/snap-{n}.avro"), "summary": summary, "schema-id": 0,
-        });
-        if n > 1 {
-            snapshot["parent-snapshot-id"] = json!(7_000_000_000_000_000_000 + n - 1);
-        }
-        snapshot
+        let changes =
+            json!({"sequence-number": n, "timestamp-ms": 1_700_000_000_000 + n * 600_000, "summary": summary});
+        snapshot(FIRST_ID + n, (n > 1).then(|| FIRST_ID + n - 1), changes)
     };
-    let metadata = metadata(json!({
+    loaded(json!({
         "table-uuid": RUN, "last-sequence-number": snapshots, "last-updated-ms": 1_700_000_000_000 + snapshots * 600_000,
-        "current-snapshot-id": 7_000_000_000_000_000_000 + snapshots,
+        "current-snapshot-id": FIRST_ID + snapshots, "refs": main_at(FIRST_ID + snapshots),
         "snapshots": (1..=snapshots).map(snapshot).collect::<Vec<_>>(),
-    }));
-    let metadata: TableMetadata = serde_json::from_value(metadata).expect("valid metadata");
-    let ident = TableIdent::new(NamespaceIdent::new("db".into()), "t".into());
-    let catalog = MemoryCatalog::new(Arc::new(MemoryStore::new()));
-    catalog.register(&ident, "s3://b/t/v1.json".into(), metadata).expect("a valid table")
+    }))
 }
 
 fn board() -> Board {

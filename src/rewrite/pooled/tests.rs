@@ -16,23 +16,21 @@ use crate::rewrite::schema::arrow_schema;
 use crate::rewrite::writer::OwnOutputs;
 use crate::rewrite::{MemoryBudget, Progress, RewriteContext};
 use crate::run_id::RunId;
-use crate::table::LoadedTable;
 use crate::testing::MemoryStore;
-use crate::testing::builder::metadata;
+use crate::testing::builder::loaded;
 
 /// A rewrite of a table of the columns `id` and `k`, partitioned by the identity of `k`, that has no inputs yet.
 fn work() -> Work {
     let long = |id: i32, name: &str| json!({"id": id, "name": name, "type": "long", "required": false});
-    let metadata = metadata(json!({
+    let loaded = loaded(json!({
         "location": "mem://lake/t", "last-sequence-number": 1, "last-column-id": 2,
         "schemas": [{"type": "struct", "schema-id": 0, "fields": [long(1, "id"), long(2, "k")]}], "last-partition-id": 1000,
         "partition-specs": [{"spec-id": 0, "fields": [{"source-id": 2, "field-id": 1000, "name": "k", "transform": "identity"}]}],
         "properties": {"write.parquet.compression-codec": "uncompressed"},
     }));
-    let loaded = LoadedTable::from_metadata_json("mem://lake/t/metadata/v1.json".into(), &metadata);
     let ctx = RewriteContext {
         store: Arc::new(MemoryStore::new()),
-        loaded: Arc::new(loaded.expect("valid")),
+        loaded: Arc::new(loaded),
         run_id: RunId(SystemClock.uuid()),
         memory: Arc::new(MemoryBudget::new(1 << 30)),
         cancel: CancellationToken::new(),

@@ -20,7 +20,7 @@ use icewright::plan::ExpirePlan;
 use icewright::plan::expire_snapshots::plan_expire_snapshots;
 use icewright::policy::{CommitInterval, Schedule, TablePolicy};
 use icewright::run_id::RunId;
-use icewright::testing::builder::{content_file, library_manifest, library_manifest_list, manifest_entry};
+use icewright::testing::builder::{self, content_file, library_manifest, library_manifest_list, manifest_entry};
 use icewright::testing::{FaultyStore, MemoryCatalog, MemoryStore};
 use serde_json::{Value, json};
 
@@ -94,16 +94,10 @@ impl World {
         let store = MemoryStore::new();
         let faulty = FaultyStore::new(Arc::new(store.clone()));
         let now_ms = SystemClock.now_ms();
-        let metadata = json!({
-            "format-version": 2, "table-uuid": UUID, "location": LOCATION, "last-sequence-number": 0,
-            "last-updated-ms": now_ms - 30 * DAY, "last-column-id": 1, "current-schema-id": 0,
-            "schemas": [{"type": "struct", "schema-id": 0,
-                "fields": [{"id": 1, "name": "id", "required": false, "type": "long"}]}],
-            "partition-specs": [{"spec-id": 0, "fields": []}], "default-spec-id": 0, "last-partition-id": 999,
-            "sort-orders": [{"order-id": 0, "fields": []}], "default-sort-order-id": 0, "properties": {},
-            "current-snapshot-id": -1, "refs": {}, "snapshots": [], "snapshot-log": [], "metadata-log": [],
-            "statistics": [], "partition-statistics": [],
-        });
+        let metadata = builder::metadata(json!({
+            "table-uuid": UUID, "location": LOCATION, "current-snapshot-id": -1, "refs": {},
+            "snapshot-log": [], "metadata-log": [], "statistics": [], "partition-statistics": [],
+        }));
         let mut world = Self {
             catalog: MemoryCatalog::new(Arc::new(faulty.clone())),
             store,
@@ -197,13 +191,11 @@ impl World {
         }
         self.file_of(&list, age_ms, library_manifest_list(id, parent, sequence, files).await.unwrap().to_vec());
         self.manifests.insert(id, manifests);
-        let mut snapshot = json!({
-            "snapshot-id": id, "sequence-number": sequence, "timestamp-ms": self.now_ms - age_ms, "schema-id": 0,
-            "manifest-list": list, "summary": {"operation": if remove.is_empty() { "append" } else { "replace" }},
+        let changes = json!({
+            "sequence-number": sequence, "timestamp-ms": self.now_ms - age_ms, "manifest-list": list,
+            "summary": {"operation": if remove.is_empty() { "append" } else { "replace" }},
         });
-        if let Some(parent) = parent {
-            snapshot["parent-snapshot-id"] = parent.into();
-        }
+        let snapshot = builder::snapshot(id, parent, changes);
         self.metadata["last-sequence-number"] = sequence.into();
         self.last_snapshot = snapshot.clone();
         self.metadata["snapshots"].as_array_mut().unwrap().push(snapshot);
@@ -261,14 +253,7 @@ impl World {
     }
 
     pub(super) async fn table(&self) -> TableHandle {
-        use icewright::catalog::Catalog;
-        TableHandle {
-            catalog_name: "lake".into(),
-            ident: self.ident.clone(),
-            catalog: Arc::new(self.catalog.clone()),
-            store: Arc::new(self.faulty.clone()),
-            loaded: Arc::new(self.catalog.load_table(&self.ident).await.unwrap()),
-        }
+        self.catalog.handle(&self.ident, Arc::new(self.faulty.clone())).await.unwrap()
     }
 
     pub(super) async fn plan(&self) -> ExpirePlan {

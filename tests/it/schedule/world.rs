@@ -6,27 +6,27 @@ use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use iceberg::spec::{DataContentType, DataFile, DataFileBuilder, DataFileFormat, Literal, Operation, TableMetadata};
+use iceberg::spec::{DataContentType, DataFile, Literal, Operation};
 use iceberg::{NamespaceIdent, TableIdent};
 use icewright::action::RunStep;
 use icewright::actions::env::{ActiveRuns, Env, Longest};
 use icewright::actions::report::ActionDetail;
 use icewright::actions::rewrite_data_files::RewriteReport;
 use icewright::actions::subject::Subject;
-use icewright::catalog::TableHandle;
 use icewright::catalog::{Catalog, CommitOutcome};
-use icewright::clock::{Clock, SystemClock, snapshot_id};
+use icewright::clock::{Clock, SystemClock};
 use icewright::config::Config;
 use icewright::error::Result;
 use icewright::fleet::{Fleet, Member, OpenStore};
 use icewright::inspect::{ManifestCache, inspect_table};
-use icewright::meta::{Additions, SnapshotIdentity, prepare_additions};
+use icewright::meta::Additions;
 use icewright::policy::PolicySet;
 use icewright::rewrite::MemoryBudget;
 use icewright::run_id::RunId;
 use icewright::schedule::run_table::{TableRun, run_step};
 use icewright::storage::{Store, StoreRef};
 use icewright::table::LoadedTable;
+use icewright::testing::builder::{content_file, prepare_write};
 use icewright::testing::{FaultyStore, MemoryCatalog, MemoryStore};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::json;
@@ -111,6 +111,12 @@ pub(crate) struct Lake {
     pub(crate) ahead_ms: Arc<AtomicI64>,
 }
 
+/// A data file with ten rows of a partition.
+fn data_file(path: &str, part: i64, bytes: u64) -> DataFile {
+    let partition = std::iter::once(Some(Literal::long(part))).collect();
+    content_file(DataContentType::Data, path, partition, 10, bytes).build().expect("a data file")
+}
+
 pub(crate) fn ident(table: &str) -> TableIdent {
     TableIdent::new(NamespaceIdent::new("db".into()), table.into())
 }
@@ -140,21 +146,15 @@ impl Lake {
 
     /// The same anywhere.
     pub(crate) fn create_at(&self, table: &TableIdent, location: &str) {
-        let metadata = json!({
-            "format-version": 2, "table-uuid": self.clock.uuid(), "location": location, "last-sequence-number": 0,
-            "last-updated-ms": self.clock.now_ms(), "last-column-id": 2, "current-schema-id": 0,
+        let changes = json!({
+            "location": location, "last-column-id": 2, "last-partition-id": 1000,
             "schemas": [{"type": "struct", "schema-id": 0, "fields": [
                 {"id": 1, "name": "id", "required": false, "type": "long"},
                 {"id": 2, "name": "part", "required": false, "type": "long"}]}],
             "partition-specs": [{"spec-id": 0, "fields": [
                 {"source-id": 2, "field-id": 1000, "name": "part", "transform": "identity"}]}],
-            "default-spec-id": 0, "last-partition-id": 1000,
-            "sort-orders": [{"order-id": 0, "fields": []}], "default-sort-order-id": 0, "properties": {},
         });
-        let path = format!("{location}/metadata/00000-{}.metadata.json", self.clock.uuid());
-        self.store.put(&path, metadata.to_string());
-        let metadata: TableMetadata = serde_json::from_value(metadata).expect("valid metadata");
-        self.catalog.register(table, path, metadata).expect("a valid table");
+        self.catalog.create(table, changes).expect("a valid table");
     }
 
     /// Adds one file with ten rows to each of the partitions, in one snapshot.
@@ -168,11 +168,7 @@ impl Lake {
 
     /// Adds a file where it lies, whichever table it is of.
     pub(crate) async fn import(&self, table: &str, path: &str) {
-        let mut file = DataFileBuilder::default();
-        file.content(DataContentType::Data).file_path(path.to_owned()).file_format(DataFileFormat::Parquet);
-        file.partition(std::iter::once(Some(Literal::long(0))).collect()).partition_spec_id(0);
-        file.record_count(10).file_size_in_bytes(6);
-        self.add(table, vec![file.build().expect("a data file")]).await;
+        self.add(table, vec![data_file(path, 0, 6)]).await;
     }
 
     /// Adds these files in one snapshot.
@@ -181,13 +177,8 @@ impl Lake {
         let all_data = files.iter().all(|file| file.content_type() == DataContentType::Data);
         let operation = if all_data { Operation::Append } else { Operation::Delete };
         let additions = Additions { operation, files, properties: HashMap::new() };
-        let identity = SnapshotIdentity {
-            snapshot_id: snapshot_id(self.clock.uuid()),
-            commit_uuid: self.clock.uuid(),
-            token: "writer".into(),
-        };
-        let prepared = prepare_additions(&self.store, &loaded, &additions, identity, self.clock.now_ms()).await;
-        let prepared = prepared.expect("an append");
+        let prepared = prepare_write(&self.store, self.clock.as_ref(), &loaded, &additions).await;
+        let (_, prepared) = prepared.expect("an append");
         let outcome =
             self.catalog.commit_table(&ident(table), prepared.requirements, prepared.updates, &|| Ok(())).await;
         assert!(matches!(outcome, CommitOutcome::Committed(_)), "{outcome:?}");
@@ -199,12 +190,9 @@ impl Lake {
         let rows = batch(vec![(1, "id", longs(first..first + 10)), (2, "part", longs([part; 10]))]);
         let content = parquet(&rows);
         let path = format!("s3://b/db/{table}/data/part={part}/{}.parquet", self.clock.uuid());
-        let mut file = DataFileBuilder::default();
-        file.content(DataContentType::Data).file_path(path.clone()).file_format(DataFileFormat::Parquet);
-        file.partition(std::iter::once(Some(Literal::long(part))).collect()).partition_spec_id(0);
-        file.record_count(10).file_size_in_bytes(content.len() as u64);
+        let file = data_file(&path, part, content.len() as u64);
         self.store.write(&path, content).await.expect("a new file");
-        file.build().expect("a data file")
+        file
     }
 
     /// Puts a file that nothing refers to into the table, two days old.
@@ -235,13 +223,7 @@ impl Lake {
 
     /// Live data files, in manifest order.
     pub(crate) async fn files(&self, table: &str) -> Vec<String> {
-        let handle = TableHandle {
-            catalog_name: "lake".into(),
-            ident: ident(table),
-            catalog: Arc::new(self.catalog.clone()),
-            store: Arc::new(self.store.clone()),
-            loaded: Arc::new(self.load(table).await),
-        };
+        let handle = self.catalog.handle(&ident(table), Arc::new(self.store.clone())).await.expect("there");
         let state = inspect_table(&handle, &ManifestCache::new(1 << 20)).await.expect("a readable table");
         assert!(state.delete_files.is_empty());
         state.data_files.iter().map(|file| file.file_path.to_string()).collect()

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::policy::{CommitInterval, ExpireSnapshotsPolicy, Schedule, Span};
-use crate::testing::builder::metadata;
+use crate::testing::builder::{self, main_at, metadata};
 
 const NOW: i64 = 1_800_000_000_000;
 const MINUTE: i64 = 60_000;
@@ -29,14 +29,8 @@ fn table(snapshots: &[Snap], refs: &Value, properties: &Value) -> LoadedTable {
     let snapshot = |(number, snap): (usize, &Snap)| {
         let mut summary: HashMap<&str, &str> = snap.4.iter().copied().collect();
         summary.insert("operation", snap.3);
-        let mut json = json!({
-            "snapshot-id": snap.0, "sequence-number": number + 1, "timestamp-ms": NOW - snap.2,
-            "manifest-list": format!("s3://b/db/t/metadata/snap-{}.avro", snap.0), "summary": summary, "schema-id": 0,
-        });
-        if let Some(parent) = snap.1 {
-            json["parent-snapshot-id"] = parent.into();
-        }
-        json
+        let changes = json!({"sequence-number": number + 1, "timestamp-ms": NOW - snap.2, "summary": summary});
+        builder::snapshot(snap.0, snap.1, changes)
     };
     let last_updated = snapshots.iter().map(|s| NOW - s.2).max().unwrap_or(NOW);
     let metadata = metadata(json!({
@@ -47,10 +41,6 @@ fn table(snapshots: &[Snap], refs: &Value, properties: &Value) -> LoadedTable {
     }));
     LoadedTable::from_metadata_json("s3://b/db/t/metadata/00009-x.metadata.json".into(), &metadata)
         .expect("valid metadata")
-}
-
-fn main_at(id: i64) -> Value {
-    json!({"main": {"snapshot-id": id, "type": "branch"}})
 }
 
 fn policy(older_than_ms: i64, retain_last: usize) -> TablePolicy {
