@@ -121,18 +121,24 @@ fn pure_modules_name_no_crate_that_can_do_io() {
     assert_eq!(used, allowed);
 }
 
-/// Words in backticks that look like a path below `src` or the root are one.
+/// In the map and in the decisions, words in backticks that look like a path below `src` or the root are one.
 #[test]
 fn the_map_names_files_that_exist() {
-    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
-    let words = text.split('`').skip(1).step_by(2);
-    let paths = words.filter(|word| word.ends_with(".rs") || word.ends_with('/'));
-    let is_path = |word: &&str| {
-        word.trim_end_matches('/').contains('/') && !word.contains([' ', '*', '<']) && !word.starts_with('/')
+    let decisions = std::fs::read_dir(root().join("docs/decisions")).expect("decisions");
+    let mut pages: Vec<_> = decisions.map(|page| page.expect("a page").path()).collect();
+    pages.push(root().join("ARCHITECTURE.md"));
+    let is_path = |word: &str| {
+        let in_folder = word.trim_end_matches('/').contains('/') && !word.starts_with('/');
+        in_folder && (word.ends_with(".rs") || word.ends_with('/')) && !word.contains([' ', '*', '<'])
     };
-    let missing =
-        paths.filter(is_path).filter(|path| !root().join("src").join(path).exists() && !root().join(path).exists());
-    assert_eq!(missing.collect::<Vec<_>>(), NONE);
+    let exists = |word: &str| root().join("src").join(word).exists() || root().join(word).exists();
+    let mut missing = Vec::new();
+    for page in pages {
+        let text = std::fs::read_to_string(&page).expect("a page");
+        let words = text.split('`').skip(1).step_by(2).filter(|word| is_path(word) && !exists(word));
+        missing.extend(words.map(|word| format!("{}: {word}", page.display())));
+    }
+    assert_eq!(missing, NONE);
 }
 
 #[test]
