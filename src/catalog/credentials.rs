@@ -1,4 +1,4 @@
-//! New credentials for a table's files, from the catalog that lent them.
+//! New credentials for a table's files, from the catalog that vended them.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::storage::credentials::CredentialSource;
 use crate::table::TableCredentials;
 
-/// Asks the catalog that lent them.
+/// Asks the catalog that vended them.
 pub struct CatalogCredentials {
     pub catalog: Arc<dyn Catalog>,
     pub table: TableIdent,

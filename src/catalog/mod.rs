@@ -57,7 +57,7 @@ pub trait Catalog: Send + Sync {
     }
     /// New credentials for the table's files; by loading the table again, unless the catalog has a shorter way.
     async fn load_credentials(&self, table: &TableIdent) -> Result<TableCredentials> {
-        Ok(self.load_table(table).await?.lent)
+        Ok(self.load_table(table).await?.vended)
     }
     /// Storage settings that hold for all its tables, for [`crate::storage::for_table`]. Without the catalog's own secrets.
     async fn storage_properties(&self) -> Result<HashMap<String, String>> {

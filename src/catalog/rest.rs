@@ -263,7 +263,7 @@ impl RestCatalog {
 
     async fn try_load(&self, table: &TableIdent) -> Result<LoadedTable> {
         let loaded = parse_table(self.table_response(table).await?)?;
-        self.remember_token(table, &loaded.lent.config);
+        self.remember_token(table, &loaded.vended.config);
         Ok(loaded)
     }
 
@@ -308,8 +308,8 @@ fn present(properties: HashMap<String, Option<String>>) -> HashMap<String, Strin
 fn parse_table(answer: TableResponse) -> Result<LoadedTable> {
     let location = answer.metadata_location.ok_or_else(|| Error::invalid("the catalog tells no metadata-location"))?;
     let mut loaded = LoadedTable::from_metadata_json(location, &answer.metadata)?;
-    loaded.lent.config = answer.config.unwrap_or_default();
-    loaded.lent.storage_credentials = answer.storage_credentials.unwrap_or_default();
+    loaded.vended.config = answer.config.unwrap_or_default();
+    loaded.vended.storage_credentials = answer.storage_credentials.unwrap_or_default();
     Ok(loaded)
 }
 
@@ -354,7 +354,7 @@ impl Catalog for RestCatalog {
         let what = || format!("get credentials for table {table}");
         let connection = self.connection().await.context(what)?;
         if !connection.endpoints.contains(CREDENTIALS_ENDPOINT) {
-            return Ok(self.load_table(table).await.context(what)?.lent);
+            return Ok(self.load_table(table).await.context(what)?.vended);
         }
         let url = format!("{}/{}/credentials", connection.base, connection.separator.table(table).context(what)?);
         let request = CatalogRequest {

@@ -1,4 +1,4 @@
-//! Which settings apply to a path, and how credentials that a catalog lent are renewed.
+//! Which settings apply to a path, and how credentials that a catalog vended are renewed.
 //!
 //! Precedence, strongest first: the vended credential with the longest matching prefix, the table's own `config`,
 //! the catalog's properties (after the catalog's overrides and defaults), this program's defaults.
@@ -31,7 +31,7 @@ pub trait CredentialSource: Send + Sync {
 
 /// What is in force now.
 struct Current {
-    lent: TableCredentials,
+    vended: TableCredentials,
     /// Counts renewals.
     generation: u64,
     fetched_ms: i64,
@@ -42,10 +42,10 @@ struct Current {
 }
 
 impl Current {
-    fn new(lent: TableCredentials, generation: u64, now_ms: i64) -> Self {
-        let configs = std::iter::once(&lent.config).chain(lent.storage_credentials.iter().map(|c| &c.config));
+    fn new(vended: TableCredentials, generation: u64, now_ms: i64) -> Self {
+        let configs = std::iter::once(&vended.config).chain(vended.storage_credentials.iter().map(|c| &c.config));
         let expires_at_ms = configs.flat_map(|c| SCHEMES.iter().filter_map(|s| s.expires_at_ms(c))).min();
-        Self { lent, generation, fetched_ms: now_ms, expires_at_ms, not_before_ms: 0 }
+        Self { vended, generation, fetched_ms: now_ms, expires_at_ms, not_before_ms: 0 }
     }
 
     /// In the last quarter of their life, or in its last five minutes if that is shorter.
@@ -56,7 +56,7 @@ impl Current {
     }
 }
 
-/// Settings of a store, with the part that a catalog lent and that is renewed.
+/// Settings of a store, with the part that a catalog vended and that is renewed.
 pub(super) struct StoreSettings {
     base: HashMap<String, String>,
     current: RwLock<Arc<Current>>,
@@ -68,11 +68,11 @@ pub(super) struct StoreSettings {
 impl StoreSettings {
     pub(super) fn new(
         base: HashMap<String, String>,
-        lent: TableCredentials,
+        vended: TableCredentials,
         source: Option<Arc<dyn CredentialSource>>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let current = Current::new(lent, 0, clock.now_ms());
+        let current = Current::new(vended, 0, clock.now_ms());
         Self { base, current: RwLock::new(Arc::new(current)), renewing: tokio::sync::Mutex::default(), source, clock }
     }
 
@@ -90,23 +90,23 @@ impl StoreSettings {
 
     /// The prefix of the vended credential that `path` uses; empty if none applies.
     pub(super) fn prefix_for(&self, path: &str) -> String {
-        choose(&self.current().lent.storage_credentials, path).map(|c| c.prefix.clone()).unwrap_or_default()
+        choose(&self.current().vended.storage_credentials, path).map(|c| c.prefix.clone()).unwrap_or_default()
     }
 
     /// All settings under a prefix that [`Self::prefix_for`] gave.
     pub(super) fn properties(&self, prefix: &str) -> HashMap<String, String> {
         let current = self.current();
         let mut merged = self.base.clone();
-        overlay(&mut merged, &current.lent.config);
-        if let Some(lent) = current.lent.storage_credentials.iter().find(|c| c.prefix == prefix) {
-            overlay(&mut merged, &lent.config);
+        overlay(&mut merged, &current.vended.config);
+        if let Some(vended) = current.vended.storage_credentials.iter().find(|c| c.prefix == prefix) {
+            overlay(&mut merged, &vended.config);
         }
         merged
     }
 
     /// The settings under a prefix that [`Self::prefix_for`] gave, as they change.
-    pub(super) fn lent(self: &Arc<Self>, prefix: &str) -> LentSettings {
-        LentSettings { settings: Arc::clone(self), prefix: prefix.to_owned() }
+    pub(super) fn vended(self: &Arc<Self>, prefix: &str) -> VendedSettings {
+        VendedSettings { settings: Arc::clone(self), prefix: prefix.to_owned() }
     }
 
     /// Renews, unless somebody else has done so since `seen` or it was tried a moment ago.
@@ -126,19 +126,19 @@ impl StoreSettings {
         let fetched = source.fetch().await.context(|| "renew storage credentials");
         let not_before_ms = self.clock.now_ms() + PAUSE_MS;
         match fetched {
-            Ok(mut lent) => {
+            Ok(mut vended) => {
                 // Credentials that come on a way of their own bring no other settings; the known ones stay.
-                if lent.config.is_empty() {
-                    lent.config = current.lent.config.clone();
+                if vended.config.is_empty() {
+                    vended.config = current.vended.config.clone();
                 }
-                self.replace(Current { not_before_ms, ..Current::new(lent, seen + 1, now_ms) });
+                self.replace(Current { not_before_ms, ..Current::new(vended, seen + 1, now_ms) });
                 tracing::debug!(generation = seen + 1, "storage credentials renewed");
                 Ok(true)
             }
             Err(e) => {
                 let Current { fetched_ms, expires_at_ms, .. } = *current;
-                let lent = current.lent.clone();
-                self.replace(Current { lent, generation: seen, fetched_ms, expires_at_ms, not_before_ms });
+                let vended = current.vended.clone();
+                self.replace(Current { vended, generation: seen, fetched_ms, expires_at_ms, not_before_ms });
                 Err(e)
             }
         }
@@ -146,12 +146,12 @@ impl StoreSettings {
 }
 
 /// What one place of a store is reached by, whenever it is asked.
-pub(super) struct LentSettings {
+pub(super) struct VendedSettings {
     settings: Arc<StoreSettings>,
     prefix: String,
 }
 
-impl LentSettings {
+impl VendedSettings {
     /// The settings in force, their credentials renewed first if they are about to expire.
     /// If that fails, they are used as long as they last.
     pub(super) async fn in_force(&self) -> Result<HashMap<String, String>> {
@@ -173,9 +173,9 @@ impl LentSettings {
     }
 }
 
-impl fmt::Debug for LentSettings {
+impl fmt::Debug for VendedSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LentSettings").field("prefix", &self.prefix).finish_non_exhaustive()
+        f.debug_struct("VendedSettings").field("prefix", &self.prefix).finish_non_exhaustive()
     }
 }
 
@@ -246,8 +246,8 @@ mod tests {
     }
 
     async fn key(settings: &Arc<StoreSettings>) -> Result<String> {
-        let lent = settings.lent(&settings.prefix_for("s3a://b/t/data/f"));
-        Ok(lent.in_force().await?.remove(ACCESS_KEY).unwrap_or_default())
+        let vended = settings.vended(&settings.prefix_for("s3a://b/t/data/f"));
+        Ok(vended.in_force().await?.remove(ACCESS_KEY).unwrap_or_default())
     }
 
     #[tokio::test]
@@ -323,11 +323,11 @@ mod tests {
             ("s3.region", "base"),
         ]);
         let config = map(&[(ACCESS_KEY, "config"), (SECRET_KEY, "config"), ("s3.endpoint", "config")]);
-        let lent = map(&[(ACCESS_KEY, "lent"), (SECRET_KEY, "lent"), (SESSION_TOKEN, "lent")]);
-        let storage_credentials = vec![StorageCredential { prefix: "s3://b/t".into(), config: lent }];
+        let vended = map(&[(ACCESS_KEY, "vended"), (SECRET_KEY, "vended"), (SESSION_TOKEN, "vended")]);
+        let storage_credentials = vec![StorageCredential { prefix: "s3://b/t".into(), config: vended }];
         let settings = StoreSettings::new(base, TableCredentials { config, storage_credentials }, None, clock);
         let inside = settings.properties("s3://b/t");
-        assert_eq!((inside[ACCESS_KEY].as_str(), inside[SESSION_TOKEN].as_str()), ("lent", "lent"));
+        assert_eq!((inside[ACCESS_KEY].as_str(), inside[SESSION_TOKEN].as_str()), ("vended", "vended"));
         assert_eq!((inside["s3.endpoint"].as_str(), inside["s3.region"].as_str()), ("config", "base"));
         let outside = settings.properties("");
         assert_eq!(outside[ACCESS_KEY], "config");

@@ -81,13 +81,13 @@ pub fn open(properties: &HashMap<String, String>) -> StoreRef {
 
 fn router(
     properties: &HashMap<String, String>,
-    lent: TableCredentials,
+    vended: TableCredentials,
     source: Option<Arc<dyn CredentialSource>>,
     observer: Arc<dyn RequestObserver>,
     permit: WritePermit,
 ) -> StoreRouter {
     let clock = SystemClock::shared();
-    let settings = Arc::new(StoreSettings::new(properties.clone(), lent, source, Arc::clone(&clock)));
+    let settings = Arc::new(StoreSettings::new(properties.clone(), vended, source, Arc::clone(&clock)));
     let mut stores: Vec<(&str, StoreRef)> = vec![("file", Arc::new(LocalStore::default()))];
     for scheme in SCHEMES {
         let (settings, clock, observer) = (Arc::clone(&settings), Arc::clone(&clock), Arc::clone(&observer));
@@ -97,8 +97,8 @@ fn router(
     StoreRouter { stores, observer, permit }
 }
 
-/// The store for a table's files, with what its catalog lent for them. `source` is asked for new credentials before the
-/// lent ones expire, and when the store calls them expired. Strongest first: the vended credential with the longest
+/// The store for a table's files, with what its catalog vended for them. `source` is asked for new credentials before the
+/// vended ones expire, and when the store calls them expired. Strongest first: the vended credential with the longest
 /// prefix of the path, the table's `config`, `catalog_properties`, the defaults. `observer` learns of every request;
 /// nothing is deleted unless the permit holds.
 /// [`crate::error::ErrorKind::Unsupported`] if the table lies on a store that this version does not reach.
@@ -109,7 +109,7 @@ pub fn for_table(
     observer: Arc<dyn RequestObserver>,
     permit: WritePermit,
 ) -> Result<StoreRef> {
-    let router = router(catalog_properties, table.lent.clone(), Some(source), observer, permit);
+    let router = router(catalog_properties, table.vended.clone(), Some(source), observer, permit);
     router.pick(table.metadata.location())?;
     Ok(Arc::new(router))
 }

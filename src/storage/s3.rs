@@ -13,7 +13,7 @@ use opendal::{Operator, services};
 use reqsign_aws_v4::Credential;
 use reqsign_core::{ProvideCredential, ProvideCredentialChain};
 
-use super::credentials::LentSettings;
+use super::credentials::VendedSettings;
 use super::scheme::Scheme;
 use crate::error::{Context, Error, ErrorKind, Result};
 
@@ -33,7 +33,7 @@ impl Scheme for S3 {
         "s3"
     }
 
-    fn operator(&self, root: &str, properties: &HashMap<String, String>, lent: LentSettings) -> Result<Operator> {
+    fn operator(&self, root: &str, properties: &HashMap<String, String>, vended: VendedSettings) -> Result<Operator> {
         refuse_unknown(properties)?;
         let get = |key: &str| properties.get(key).map(String::as_str).filter(|v| !v.is_empty());
         let flag = |key: &str| match get(key) {
@@ -65,7 +65,7 @@ impl Scheme for S3 {
         if flag("s3.anonymous")?.or(flag("s3.allow-anonymous")?).unwrap_or(false) {
             builder = builder.skip_signature();
         } else if has_keys(properties) {
-            builder = builder.credential_provider_chain(ProvideCredentialChain::new().push(KeysInForce(lent)));
+            builder = builder.credential_provider_chain(ProvideCredentialChain::new().push(KeysInForce(vended)));
         }
         let fail = |e: opendal::Error| config_error(e.to_string());
         Ok(Operator::new(builder).map_err(fail).context(|| format!("reach bucket {root}"))?.finish())
@@ -110,7 +110,7 @@ fn refuse_unknown(properties: &HashMap<String, String>) -> Result<()> {
     let wanted = properties.get("s3.remote-signing-enabled").is_some_and(|v| v == "true");
     if wanted && !has_keys(properties) {
         return Err(Error::unsupported(
-            "the catalog wants to sign requests itself (s3.remote-signing-enabled) and lends no keys; \
+            "the catalog wants to sign requests itself (s3.remote-signing-enabled) and vends no keys; \
              this version needs vended credentials or keys of its own (s3.access-key-id)",
         ));
     }
@@ -135,7 +135,7 @@ fn encryption(builder: services::S3, kind: &str, key: Option<&str>) -> Result<se
 
 /// Gives the signer the keys in force at each request.
 #[derive(Debug)]
-struct KeysInForce(LentSettings);
+struct KeysInForce(VendedSettings);
 
 impl ProvideCredential for KeysInForce {
     type Credential = Credential;
@@ -170,7 +170,7 @@ mod tests {
     fn try_build(bucket: &str, pairs: &[(&str, &str)]) -> Result<Operator> {
         let properties = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let settings = StoreSettings::new(HashMap::new(), TableCredentials::default(), None, SystemClock::shared());
-        S3.operator(bucket, &properties, Arc::new(settings).lent(""))
+        S3.operator(bucket, &properties, Arc::new(settings).vended(""))
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use opendal::Operator;
 
-use super::credentials::LentSettings;
+use super::credentials::VendedSettings;
 use super::s3::S3;
 use crate::error::Result;
 
@@ -25,8 +25,8 @@ pub(super) trait Scheme: Send + Sync {
     fn family(&self) -> &'static str;
 
     /// The way to a root, without layers, by Iceberg's properties. Credentials among them can change: whoever signs a
-    /// request asks `lent` for those in force.
-    fn operator(&self, root: &str, properties: &HashMap<String, String>, lent: LentSettings) -> Result<Operator>;
+    /// request asks `vended` for those in force.
+    fn operator(&self, root: &str, properties: &HashMap<String, String>, vended: VendedSettings) -> Result<Operator>;
 
     /// Whether the store can be told to create a file only if there is none.
     fn has_conditional_writes(&self, properties: &HashMap<String, String>) -> bool;

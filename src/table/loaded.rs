@@ -1,4 +1,4 @@
-//! A table as its catalog served it: metadata, branches and tags, what was lent for reaching its files.
+//! A table as its catalog served it: metadata, branches and tags, what was vended for reaching its files.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub struct LoadedTable {
     pub metadata: Arc<Metadata>,
     /// Every branch and tag, also those whose snapshot is gone from the metadata.
     pub refs: BTreeMap<String, SnapshotReference>,
-    pub lent: TableCredentials,
+    pub vended: TableCredentials,
     /// See [`Self::typed`].
     typed: Result<Arc<TableMetadata>>,
 }
@@ -62,7 +62,7 @@ impl LoadedTable {
         let metadata = Metadata::from_json(json).map_err(unreadable)?;
         let refs = read_refs(json, metadata.current_snapshot_id()).map_err(unreadable)?;
         let typed = typed::read(&metadata_location, json, metadata.properties());
-        Ok(Self { metadata_location, metadata: Arc::new(metadata), refs, lent: TableCredentials::default(), typed })
+        Ok(Self { metadata_location, metadata: Arc::new(metadata), refs, vended: TableCredentials::default(), typed })
     }
 
     /// Schemas, partition specs and sort orders in the library's types. **It knows no snapshots, refs, logs or statistics**:
@@ -102,7 +102,7 @@ fn read_refs(json: &Value, current: Option<i64>) -> Result<BTreeMap<String, Snap
     Ok(refs)
 }
 
-/// What a catalog lends for reaching a table's files.
+/// What a catalog vends for reaching a table's files.
 #[derive(Clone, Default)]
 pub struct TableCredentials {
     /// The catalog's settings for the table; they may hold credentials, too.

@@ -427,8 +427,8 @@ async fn what_a_table_brings_along_is_kept_and_used() {
     let server = catalog_server(config, None, replies);
     let catalog = connect(&server, oauth()).await;
     let table = catalog.load_table(&ident()).await.unwrap();
-    let lent = &table.lent;
-    assert_eq!((lent.config["s3.region"].as_str(), lent.storage_credentials[0].prefix.as_str()), ("x", "s3://b/t"));
+    let vended = &table.vended;
+    assert_eq!((vended.config["s3.region"].as_str(), vended.storage_credentials[0].prefix.as_str()), ("x", "s3://b/t"));
     assert!(!format!("{table:?}").contains("of-table"), "secrets are not shown");
     assert_eq!(commit(&catalog).await.0, "committed");
     let fresh = catalog.load_credentials(&ident()).await.unwrap();

@@ -330,7 +330,7 @@ fn table(server: &HttpServer) -> LoadedTable {
     let json = serde_json::to_value(metadata).unwrap();
     let mut table = LoadedTable::from_metadata_json("s3://bkt/t/metadata/1.json".into(), &json).unwrap();
     let config = HashMap::from([("s3.endpoint".to_owned(), server.uri())]);
-    table.lent = TableCredentials { config, storage_credentials: vec![credential("key1")] };
+    table.vended = TableCredentials { config, storage_credentials: vec![credential("key1")] };
     table
 }
 

@@ -24,7 +24,7 @@ const VENDED_KEY: &str = "vended-key-hush-4";
 const VENDED_TOKEN: &str = "session-token-hush-5";
 const HEADER: &str = "collector-key-hush-6";
 
-/// A door before the catalog: asks for tokens, gives them, and lends keys with each table.
+/// A door before the catalog: asks for tokens, gives them, and vends keys with each table.
 fn guarded(lake: &Lake) -> (Runtime, String) {
     let runtime = Runtime::new().expect("a runtime");
     let uri = runtime.block_on(async {

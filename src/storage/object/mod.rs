@@ -116,7 +116,7 @@ impl ObjectStore {
         let properties = self.settings.properties(&id.1);
         // Building the client first turns missing root certificates into an error; opendal would panic over them.
         let client = http_client::build(&properties)?;
-        let operator = self.scheme.operator(&id.0, &properties, self.settings.lent(&id.1))?;
+        let operator = self.scheme.operator(&id.0, &properties, self.settings.vended(&id.1))?;
         let (told_time, clock) = (Arc::clone(&self.told_time), Arc::clone(&self.clock));
         let client = HttpClient::with(DatedClient { client, told_time, clock });
         let timeouts = TimeoutLayer::new().with_timeout(REQUEST_TIMEOUT).with_io_timeout(REQUEST_TIMEOUT);
