@@ -68,7 +68,6 @@ impl WritePermit {
     }
 
     fn lock(&self) -> Option<MutexGuard<'_, Option<Instant>>> {
-        // A single value is whole after any panic.
         self.until.as_ref().map(|until| until.lock())
     }
 }

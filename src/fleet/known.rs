@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use iceberg::{NamespaceIdent, TableIdent};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -104,7 +104,7 @@ impl Known {
 
     /// As [`Self::listed`], for a clean-up: a catalog that has just failed is not waited for.
     pub(super) async fn listed_for_clean_up(&self, oldest: Instant) -> Result<Arc<Listed>> {
-        let failed = self.memory().listing_failed.clone();
+        let failed = self.memory.lock().listing_failed.clone();
         match failed.filter(|(ended, _)| ended.elapsed() < FAILED_FOR) {
             Some((_, error)) => Err(error),
             None => self.listed(oldest).await,
@@ -121,7 +121,7 @@ impl Known {
             return Ok(listed.clone());
         }
         // Whoever waited while another one failed shares its error.
-        let failed = self.memory().listing_failed.clone();
+        let failed = self.memory.lock().listing_failed.clone();
         if let Some((_, error)) = failed.filter(|(ended, _)| *ended >= oldest) {
             return Err(error);
         }
@@ -134,12 +134,12 @@ impl Known {
         match listed {
             Ok(listed) => {
                 let listed = Arc::new(listed);
-                self.memory().keep_only(&listed.tables);
+                self.memory.lock().keep_only(&listed.tables);
                 *last = Some((began, listed.clone()));
                 Ok(listed)
             }
             Err(error) => {
-                self.memory().listing_failed = Some((Instant::now(), error.clone()));
+                self.memory.lock().listing_failed = Some((Instant::now(), error.clone()));
                 Err(error)
             }
         }
@@ -147,7 +147,7 @@ impl Known {
 
     /// Adds tables that the catalog named before and does not name now, although nothing says that they are gone.
     async fn reconciled(&self, mut listed: Listed) -> Listed {
-        let missing: Vec<TableName> = self.memory().tables.difference(&listed.tables).cloned().collect();
+        let missing: Vec<TableName> = self.memory.lock().tables.difference(&listed.tables).cloned().collect();
         let (hidden, missing): (Vec<_>, Vec<_>) =
             missing.into_iter().partition(|name| listed.unclear.iter().any(|unclear| unclear.may_hold(name)));
         listed.tables.extend(hidden);
@@ -217,7 +217,7 @@ impl Known {
         ident: &TableIdent,
         asked: impl Future<Output = Result<T>>,
     ) -> Result<Option<T>> {
-        if let Some(error) = self.memory().failed_lately(name) {
+        if let Some(error) = self.memory.lock().failed_lately(name) {
             return Err(error);
         }
         let told = match within(asked).await {
@@ -227,7 +227,7 @@ impl Known {
                 error => Err(error),
             },
         };
-        let mut memory = self.memory();
+        let mut memory = self.memory.lock();
         match &told {
             Ok(_) => memory.answered(name),
             Err(error) => memory.not_told(name, error),
@@ -238,12 +238,12 @@ impl Known {
 
     /// What a table needs, by a look that began at `oldest` or later.
     pub(super) async fn look(&self, name: &TableName, oldest: Instant) -> Looked {
-        let known = self.memory().take_needs(name);
+        let known = self.memory.lock().take_needs(name);
         if let Some(known) = known {
             if known.looked >= oldest {
                 return Looked::Seen(Box::new(known));
             }
-            self.memory().put_needs(name, known);
+            self.memory.lock().put_needs(name, known);
         }
         let mut failed: Option<(String, Looked)> = None;
         for _ in 0..LOOKS_MAX {
@@ -281,7 +281,7 @@ impl Known {
         looked: Instant,
     ) -> Result<Remembered> {
         let place = TablePlace::of(loaded)?;
-        let known = self.memory().take_needs(name);
+        let known = self.memory.lock().take_needs(name);
         let known = known.filter(|known| {
             known.uuid == place.uuid
                 && known.needs.is_about(&place.directories)
@@ -304,7 +304,7 @@ impl Known {
 
     /// Keeps what a look found for the next one.
     pub(super) fn remember_needs(&self, name: &TableName, known: Remembered) {
-        self.memory().put_needs(name, known);
+        self.memory.lock().put_needs(name, known);
     }
 
     /// Loads a table. [`ErrorKind::NotFound`] only if it is gone for sure.
@@ -313,7 +313,7 @@ impl Known {
             Ok(loaded) => loaded,
             Err(error) => return Err(self.load_error(ident, error).await).context(|| format!("load table {name}")),
         };
-        self.memory().answered(name);
+        self.memory.lock().answered(name);
         self.remember(name, TablePlace::of(&loaded)?).await.context(|| format!("load table {name}"))?;
         Ok(loaded)
     }
@@ -321,13 +321,13 @@ impl Known {
     /// An error if the catalog tells another table's place. A table that was made anew has a UUID that no other one has. One that was
     /// given the name of another has its UUID, and that one has it no more.
     async fn remember(&self, name: &TableName, place: TablePlace) -> Result<()> {
-        let other = self.memory().known_as(name, &place);
+        let other = self.memory.lock().known_as(name, &place);
         if let Some(other) = other
             && !self.has_left(&other, place.uuid).await
         {
             return Err(Error::invalid(format!("the catalog answers with the metadata of {other}")));
         }
-        self.memory().places.insert(name.clone(), (Instant::now(), place));
+        self.memory.lock().places.insert(name.clone(), (Instant::now(), place));
         Ok(())
     }
 
@@ -341,14 +341,9 @@ impl Known {
     }
 
     fn remembered_place(&self, name: &TableName) -> Option<TablePlace> {
-        let memory = self.memory();
+        let memory = self.memory.lock();
         let (seen, place) = memory.places.get(name)?;
         (seen.elapsed() < REMEMBERED_FOR).then(|| place.clone())
-    }
-
-    fn memory(&self) -> MutexGuard<'_, KnownTables> {
-        // Each change is whole, or spares a later look less.
-        self.memory.lock()
     }
 }
 

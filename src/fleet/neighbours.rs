@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::future::join_all;
 use futures::{StreamExt, stream};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -204,13 +204,9 @@ impl Inquiry {
         Own { name: &self.name, uuid: self.uuid, ignore_unreadable: &self.ignore_unreadable }
     }
 
-    fn progress(&self) -> MutexGuard<'_, PassState> {
-        self.progress.lock()
-    }
-
     /// Takes in what was found of another table.
     fn take_in(&self, name: &TableName, look: &Looked, findings: &mut NeighbourFindings) {
-        let (own, mut progress) = (self.own(), self.progress());
+        let (own, mut progress) = (self.own(), self.progress.lock());
         let Some(suspects) = &mut progress.suspects else { return };
         match look {
             Looked::Gone => {}
@@ -251,25 +247,21 @@ impl Inquiries {
         self.waiting.subscribe()
     }
 
-    fn queue(&self) -> MutexGuard<'_, Vec<Arc<Inquiry>>> {
-        self.queue.lock()
-    }
-
     /// Waits for the next pass, or makes it.
     async fn ask(&self, catalogs: &KnownCatalogs, inquiry: Arc<Inquiry>) -> NeighbourAnswer {
         let _queued = Queued::enter(self, inquiry.clone());
         let mut last = self.pass.lock().await;
-        if inquiry.progress().answer.is_none() {
+        if inquiry.progress.lock().answer.is_none() {
             self.gather(*last).await;
-            let asked = self.queue().clone();
-            let asked: Vec<_> = asked.into_iter().filter(|inquiry| inquiry.progress().answer.is_none()).collect();
+            let asked = self.queue.lock().clone();
+            let asked: Vec<_> = asked.into_iter().filter(|inquiry| inquiry.progress.lock().answer.is_none()).collect();
             let began = Instant::now();
             pass(catalogs, &asked, began).await;
             *last = Some((Instant::now(), began.elapsed()));
         }
         drop(last);
         let turn = self.turns.clone().acquire_owned().await.ok();
-        let answer = inquiry.progress().answer.take();
+        let answer = inquiry.progress.lock().answer.take();
         let lost = || NeighbourAnswer { needed: Vec::new(), refused: None, turn: None };
         NeighbourAnswer { turn, ..answer.unwrap_or_else(lost) }
     }
@@ -280,8 +272,8 @@ impl Inquiries {
         let mut joined = 0;
         loop {
             let (count, suspects) = {
-                let queue = self.queue();
-                (queue.len(), queue.iter().map(|inquiry| inquiry.progress().asked).sum::<usize>())
+                let queue = self.queue.lock();
+                (queue.len(), queue.iter().map(|inquiry| inquiry.progress.lock().asked).sum::<usize>())
             };
             let rested = earliest.is_none_or(|earliest| earliest <= Instant::now());
             if (count == joined && rested) || suspects > SUSPECTS_MAX || count > WAITING_MAX {
@@ -301,7 +293,7 @@ struct Queued<'a> {
 
 impl<'a> Queued<'a> {
     fn enter(inquiries: &'a Inquiries, inquiry: Arc<Inquiry>) -> Self {
-        inquiries.queue().push(inquiry.clone());
+        inquiries.queue.lock().push(inquiry.clone());
         inquiries.waiting.send_modify(|waiting| *waiting += 1);
         Self { inquiries, inquiry }
     }
@@ -309,7 +301,7 @@ impl<'a> Queued<'a> {
 
 impl Drop for Queued<'_> {
     fn drop(&mut self) {
-        self.inquiries.queue().retain(|other| !Arc::ptr_eq(other, &self.inquiry));
+        self.inquiries.queue.lock().retain(|other| !Arc::ptr_eq(other, &self.inquiry));
         self.inquiries.waiting.send_modify(|waiting| *waiting = waiting.saturating_sub(1));
     }
 }
@@ -337,7 +329,7 @@ async fn pass(catalogs: &KnownCatalogs, asked: &[Arc<Inquiry>], oldest: Instant)
         }
     }
     for (inquiry, findings) in asked.iter().zip(findings) {
-        let mut progress = inquiry.progress();
+        let mut progress = inquiry.progress.lock();
         progress.answer = progress.suspects.take().map(|suspects| suspects.into_answer(findings.refused()));
     }
 }
@@ -373,7 +365,7 @@ impl Elsewhere for Others<'_> {
         }
         let oldest = Instant::now().checked_sub(REUSED_FOR).unwrap_or_else(Instant::now);
         pass(catalogs, std::slice::from_ref(&inquiry), oldest).await;
-        let answer = inquiry.progress().answer.take();
+        let answer = inquiry.progress.lock().answer.take();
         answer.unwrap_or(NeighbourAnswer { needed: Vec::new(), refused: None, turn: None })
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::kept::kept;
 use crate::schedule::observer::{Event, Observer};
@@ -62,7 +62,7 @@ impl Probes {
         let config = (!self.config_loaded.load(Ordering::Relaxed)).then(|| "not loaded yet".to_owned());
         let mut checks = vec![Check { name: "config".into(), problem: config }];
         if !self.standby.load(Ordering::Relaxed) {
-            for (name, problem) in self.waiting().iter() {
+            for (name, problem) in self.waiting.lock().iter() {
                 checks.push(Check { name: format!("catalog {name}"), problem: problem.clone() });
             }
         }
@@ -70,11 +70,6 @@ impl Probes {
             checks.push(Check { name: "process".into(), problem: Some("shutting down".into()) });
         }
         checks
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, BTreeMap<String, Option<String>>> {
-        // Each write is a single assignment: nothing is half done.
-        self.waiting.lock()
     }
 }
 
@@ -87,16 +82,16 @@ impl Observer for Probes {
             Event::Leads(leads) => self.standby.store(!leads, Ordering::Relaxed),
             // One that is new is not waited for, so that who was ready stays so.
             Event::ConfigReloaded { loaded, .. } => {
-                self.waiting().retain(|name, _| loaded.config.catalogs.contains_key(name));
+                self.waiting.lock().retain(|name, _| loaded.config.catalogs.contains_key(name));
             }
             Event::CatalogListed(name) | Event::CatalogUnclear(name, _) => {
-                if let Some(problem) = self.waiting().get_mut(name) {
+                if let Some(problem) = self.waiting.lock().get_mut(name) {
                     *problem = None;
                 }
             }
             // Counts only until the catalog has answered once.
             Event::CatalogNotListed(name, error) => {
-                if let Some(problem) = self.waiting().get_mut(name).filter(|problem| problem.is_some()) {
+                if let Some(problem) = self.waiting.lock().get_mut(name).filter(|problem| problem.is_some()) {
                     *problem = Some(format!("not reached yet: {}", kept(error.to_string())));
                 }
             }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use futures::future::{BoxFuture, FutureExt};
 use iceberg::spec::{TableMetadata, TableMetadataBuilder};
 use iceberg::{NamespaceIdent, TableCreation, TableIdent, TableRequirement, TableUpdate};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::catalog::{Catalog, CommitOutcome, MaySend, TableHandle};
@@ -121,10 +121,6 @@ impl MemoryCatalog {
         Self { store, clock, state: Arc::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, CatalogContent> {
-        self.state.lock()
-    }
-
     /// Creates a table; `creation.location` must be set.
     pub fn create_table(&self, table: &TableIdent, creation: TableCreation) -> Result<LoadedTable> {
         self.create_with(table, TableMetadataBuilder::from_table_creation(creation)?.build()?.metadata)
@@ -157,47 +153,47 @@ impl MemoryCatalog {
     /// Takes a table over as it is, replacing one of that name; its document may hold what the library's types do not know.
     pub fn register_json(&self, table: &TableIdent, location: String, document: Value) -> Result<LoadedTable> {
         let loaded = LoadedTable::from_metadata_json(location.clone(), &document)?;
-        self.state().tables.insert(table.clone(), (location, Arc::new(document)));
+        self.state.lock().tables.insert(table.clone(), (location, Arc::new(document)));
         Ok(loaded)
     }
 
     /// A table's metadata as a document.
     pub fn document(&self, table: &TableIdent) -> Option<Value> {
-        self.state().tables.get(table).map(|(_, document)| document.as_ref().clone())
+        self.state.lock().tables.get(table).map(|(_, document)| document.as_ref().clone())
     }
 
     pub fn drop_table(&self, table: &TableIdent) {
-        self.state().tables.remove(table);
+        self.state.lock().tables.remove(table);
     }
 
     /// Sets what happens to the next commits, one each; later ones are treated properly.
     pub fn script(&self, faults: impl IntoIterator<Item = CommitFault>) {
-        self.state().faults.extend(faults);
+        self.state.lock().faults.extend(faults);
     }
 
     /// Lets the next loads fail as if the catalog were down.
     pub fn fail_loads(&self, count: usize) {
-        self.state().load_failures = count;
+        self.state.lock().load_failures = count;
     }
 
     /// Lets the catalog tell this time, milliseconds since the epoch; it tells none unless set.
     pub fn tell_time_ms(&self, time_ms: Option<i64>) {
-        self.state().time_ms = time_ms;
+        self.state.lock().time_ms = time_ms;
     }
 
     /// Loads asked for so far.
     pub fn loads(&self) -> usize {
-        self.state().loads
+        self.state.lock().loads
     }
 
     /// Commits asked for so far.
     pub fn commits(&self) -> usize {
-        self.state().commits
+        self.state.lock().commits
     }
 
     /// The last commit asked for.
     pub fn last(&self) -> Option<CommitRequest> {
-        self.state().last.clone()
+        self.state.lock().last.clone()
     }
 
     /// Changes a table's metadata behind everybody's back, as if another client had committed.
@@ -216,7 +212,7 @@ impl MemoryCatalog {
     /// # Panics
     /// If there is no such table.
     pub fn tamper_json(&self, table: &TableIdent, change: impl FnOnce(Value) -> Value) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let (location, document) = state.tables.get_mut(table).expect("tests name tables that exist");
         let changed = change(document.as_ref().clone());
         *location = self.new_location(log_length(&changed), &changed);
@@ -235,7 +231,7 @@ impl MemoryCatalog {
 
     /// Treats the commits that [`CommitFault::UnknownLate`] held back; says how many were applied.
     pub async fn deliver_late(&self) -> Result<usize> {
-        let late = std::mem::take(&mut self.state().late);
+        let late = std::mem::take(&mut self.state.lock().late);
         let mut applied = 0;
         for (table, requirements, updates) in late {
             let outcome = self.apply(&table, &requirements, updates).await?;
@@ -290,7 +286,7 @@ impl MemoryCatalog {
         updates: Vec<TableUpdate>,
     ) -> Result<CommitOutcome> {
         loop {
-            let Some((location, current)) = self.state().tables.get(table).cloned() else {
+            let Some((location, current)) = self.state.lock().tables.get(table).cloned() else {
                 return Ok(CommitOutcome::Refused(no_such_table(table)));
             };
             let document = match self.changed(&location, &current, requirements, updates.clone()) {
@@ -300,7 +296,7 @@ impl MemoryCatalog {
             };
             let new_location = self.write_metadata(log_length(&document), &document).await?;
             let answer = LoadedTable::from_metadata_json(new_location.clone(), &document)?;
-            let mut state = self.state();
+            let mut state = self.state.lock();
             match state.tables.get_mut(table) {
                 Some(entry) if entry.0 == location => {
                     *entry = (new_location, Arc::new(document));
@@ -322,7 +318,7 @@ fn log_length(document: &Value) -> usize {
 impl Catalog for MemoryCatalog {
     async fn list_namespaces(&self, parent: Option<&NamespaceIdent>) -> Result<Vec<NamespaceIdent>> {
         let start: &[String] = parent.map_or(&[], |p| p.as_ref());
-        let state = self.state();
+        let state = self.state.lock();
         let children: BTreeSet<Vec<String>> = state
             .tables
             .keys()
@@ -334,11 +330,11 @@ impl Catalog for MemoryCatalog {
     }
 
     async fn list_tables(&self, namespace: &NamespaceIdent) -> Result<Vec<TableIdent>> {
-        Ok(self.state().tables.keys().filter(|t| t.namespace() == namespace).cloned().collect())
+        Ok(self.state.lock().tables.keys().filter(|t| t.namespace() == namespace).cloned().collect())
     }
 
     async fn load_table(&self, table: &TableIdent) -> Result<LoadedTable> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.loads += 1;
         if state.load_failures > 0 {
             state.load_failures -= 1;
@@ -349,7 +345,7 @@ impl Catalog for MemoryCatalog {
     }
 
     fn time_ms(&self) -> Option<i64> {
-        self.state().time_ms
+        self.state.lock().time_ms
     }
 
     async fn commit_table(
@@ -363,7 +359,7 @@ impl Catalog for MemoryCatalog {
             return CommitOutcome::NotSent(error);
         }
         let fault = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             state.commits += 1;
             state.last = Some((table.clone(), requirements.clone(), updates.clone()));
             state.faults.pop_front()
@@ -374,7 +370,7 @@ impl Catalog for MemoryCatalog {
             Some(CommitFault::Told(delivery, answer, then)) => {
                 match delivery {
                     Delivery::Applied => drop(self.apply(table, &requirements, updates).await),
-                    Delivery::Late => self.state().late.push((table.clone(), requirements, updates)),
+                    Delivery::Late => self.state.lock().late.push((table.clone(), requirements, updates)),
                     Delivery::Lost => {}
                 }
                 then().await;
@@ -382,11 +378,11 @@ impl Catalog for MemoryCatalog {
             }
             Some(CommitFault::UnknownNotApplied) => return lost(),
             Some(CommitFault::UnknownLate) => {
-                self.state().late.push((table.clone(), requirements, updates));
+                self.state.lock().late.push((table.clone(), requirements, updates));
                 return lost();
             }
             Some(CommitFault::UnknownLateThen(then)) => {
-                self.state().late.push((table.clone(), requirements, updates));
+                self.state.lock().late.push((table.clone(), requirements, updates));
                 then().await;
                 return lost();
             }

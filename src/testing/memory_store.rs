@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::{Store, StoreWriter, already_exists, range_length, short_read};
@@ -88,18 +88,14 @@ impl MemoryStore {
         Self::default()
     }
 
-    fn state(&self) -> MutexGuard<'_, StoreContent> {
-        self.state.lock()
-    }
-
     /// The modification time that files written from now on get, milliseconds since the epoch.
     pub fn set_now_ms(&self, now_ms: i64) {
-        self.state().now_ms = now_ms;
+        self.state.lock().now_ms = now_ms;
     }
 
     /// Lets the store tell this time, milliseconds since the epoch; it tells none unless set.
     pub fn tell_time_ms(&self, time_ms: Option<i64>) {
-        self.state().told_ms = time_ms;
+        self.state.lock().told_ms = time_ms;
     }
 
     /// Makes `from` another name of `to`, a file or a directory, as links, mounts and aliases of buckets do. Listings show a file
@@ -109,7 +105,7 @@ impl MemoryStore {
     /// If a path is not valid.
     pub fn link(&self, from: &str, to: &str) {
         let link = (key_of(from).expect("tests name valid paths"), key_of(to).expect("tests name valid paths"));
-        self.state().links.push(link);
+        self.state.lock().links.push(link);
     }
 
     /// Changes the modification time of a file; `None` is a store that tells none.
@@ -117,24 +113,24 @@ impl MemoryStore {
     /// # Panics
     /// If there is no such file.
     pub fn set_last_modified(&self, path: &str, last_modified_ms: Option<i64>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let key = state.key_of(path).expect("tests name valid paths");
         state.objects.get_mut(&key).expect("the file exists").last_modified_ms = last_modified_ms;
     }
 
     /// The order of listings from now on.
     pub fn set_list_order(&self, order: ListOrder) {
-        self.state().order = order;
+        self.state.lock().order = order;
     }
 
     /// All paths, sorted, S3 ones as `s3://bucket/key` and local ones as `/dir/file`.
     pub fn paths(&self) -> Vec<String> {
-        self.state().objects.keys().map(path_of).collect()
+        self.state.lock().objects.keys().map(path_of).collect()
     }
 
     /// Every path that was asked to be deleted, as it was given, in order.
     pub fn deleted(&self) -> Vec<String> {
-        self.state().deleted.clone()
+        self.state.lock().deleted.clone()
     }
 
     /// Puts a file in place without any check, replacing one that is there.
@@ -142,7 +138,7 @@ impl MemoryStore {
     /// # Panics
     /// If the path is not valid.
     pub fn put(&self, path: &str, content: impl Into<Bytes>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let key = state.key_of(path).expect("tests name valid paths");
         let object = Object { content: content.into(), last_modified_ms: Some(state.now_ms) };
         state.objects.insert(key, object);
@@ -153,7 +149,7 @@ impl MemoryStore {
     /// # Panics
     /// If the path is not valid.
     pub fn delete_now(&self, path: &str) {
-        self.state().objects.remove(&key_of(path).expect("tests name valid paths"));
+        self.state.lock().objects.remove(&key_of(path).expect("tests name valid paths"));
     }
 
     /// A file's content, if there is such a file.
@@ -162,13 +158,13 @@ impl MemoryStore {
     }
 
     fn get(&self, path: &str) -> Result<Bytes> {
-        let state = self.state();
+        let state = self.state.lock();
         let key = state.key_of(path)?;
         state.objects.get(&key).map(|o| o.content.clone()).ok_or_else(|| not_found(path))
     }
 
     fn create(&self, path: &str, content: Bytes) -> Result<()> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let key = state.key_of(path)?;
         if state.objects.contains_key(&key) {
             return Err(already_exists(path));
@@ -180,7 +176,7 @@ impl MemoryStore {
 
     fn listed(&self, prefix: &str) -> Result<Vec<ListedFile>> {
         let prefix = format!("{}/", prefix.trim_end_matches('/'));
-        let state = self.state();
+        let state = self.state.lock();
         let (scheme, authority, start) = state.key_of(&prefix)?;
         let mut found: Vec<ListedFile> = state
             .objects
@@ -223,7 +219,7 @@ impl Store for MemoryStore {
     }
 
     async fn stat(&self, path: &str) -> Result<Option<ListedFile>> {
-        let state = self.state();
+        let state = self.state.lock();
         let key = state.key_of(path)?;
         Ok(state.objects.get(&key).map(|o| ListedFile {
             path: path.to_owned(),
@@ -234,7 +230,7 @@ impl Store for MemoryStore {
 
     /// Local paths only, as in the real stores.
     async fn identities(&self, paths: &[String]) -> Result<Vec<Option<FileIdentity>>> {
-        let state = self.state();
+        let state = self.state.lock();
         let identity = |path: &String| -> Result<Option<FileIdentity>> {
             let key = state.key_of(path)?;
             let mut hasher = DefaultHasher::new();
@@ -260,13 +256,13 @@ impl Store for MemoryStore {
     }
 
     async fn time_ms(&self, _near: &str) -> Result<Option<i64>> {
-        Ok(self.state().told_ms)
+        Ok(self.state.lock().told_ms)
     }
 
     async fn delete_batch(&self, paths: &[String]) -> Vec<Result<()>> {
         let mut results = Vec::with_capacity(paths.len());
         for path in paths {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             results.push(state.key_of(path).map(|key| {
                 state.objects.remove(&key);
                 state.deleted.push(path.clone());

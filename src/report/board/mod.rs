@@ -12,7 +12,7 @@ pub mod view;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde::Serialize;
 
 pub use look::TableLook;
@@ -86,20 +86,15 @@ impl Board {
         Self { started_at_ms: now_ms, memory, manifests, state: Mutex::new(state) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BoardState> {
-        // Each write is a few assignments that nobody reads together: after a panic the state is as good as before.
-        self.state.lock()
-    }
-
     fn change(&self, name: &TableName, change: impl FnOnce(&mut ShownTable)) {
-        if let Some(table) = self.lock().tables.get_mut(name) {
+        if let Some(table) = self.state.lock().tables.get_mut(name) {
             change(table);
         }
     }
 
     /// A configuration is in force from now on.
     pub(super) fn config_loaded(&self, now_ms: i64, loaded: &LoadedConfig) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let warnings = loaded.warnings.iter().map(in_a_line).collect();
         state.config = ConfigStatus { loaded_at_ms: now_ms, last_load_successful: true, problem: None, warnings };
         let known = std::mem::take(&mut state.catalogs);
@@ -109,23 +104,23 @@ impl Board {
 
     /// A configuration cannot be used; what was in force stays so.
     pub(super) fn config_refused(&self, problems: &Problems) {
-        let config = &mut self.lock().config;
+        let config = &mut self.state.lock().config;
         (config.last_load_successful, config.problem) = (false, problems.0.first().map(in_a_line));
     }
 
     /// A catalog's tables were listed, or could not be.
     pub(super) fn catalog_asked(&self, catalog: &str, problem: Option<String>) {
-        if let Some(known) = self.lock().catalogs.get_mut(catalog) {
+        if let Some(known) = self.state.lock().catalogs.get_mut(catalog) {
             *known = problem.map(kept);
         }
     }
 
     pub(super) fn table_found(&self, name: &TableName) {
-        self.lock().tables.insert(name.clone(), ShownTable::new());
+        self.state.lock().tables.insert(name.clone(), ShownTable::new());
     }
 
     pub(super) fn table_gone(&self, name: &TableName) {
-        self.lock().tables.remove(name);
+        self.state.lock().tables.remove(name);
     }
 
     pub(super) fn table_waits(&self, name: &TableName, doing: Doing, next: Next, failures: u32, quarantined: bool) {
@@ -155,18 +150,18 @@ impl Board {
     pub(super) fn paused(&self, name: Option<&TableName>, pause: Option<Pause>) {
         match name {
             Some(name) => self.change(name, |table| table.paused = pause),
-            None => self.lock().paused = pause,
+            None => self.state.lock().paused = pause,
         }
     }
 
     /// How many tables run and wait has changed.
     pub(super) fn queue(&self, queue: QueueStatus) {
-        self.lock().queue = queue;
+        self.state.lock().queue = queue;
     }
 
     /// Whether this process maintains tables from now on.
     pub(super) fn leads(&self, leader: bool) {
-        self.lock().leader = leader;
+        self.state.lock().leader = leader;
     }
 
     /// An action of a run ended.
@@ -194,7 +189,7 @@ impl Board {
 
     /// The whole process as it is now. `admin`: whether an admin token is configured.
     pub fn status(&self, now_ms: i64, admin: bool) -> Status {
-        let state = self.lock();
+        let state = self.state.lock();
         let tables_of = |catalog: &str| state.tables.keys().filter(|name| name.catalog == catalog).count();
         let catalog = |(name, problem): (&String, &Option<String>)| CatalogStatus {
             name: name.clone(),
@@ -223,7 +218,7 @@ impl Board {
 
     /// The selected tables, in the order of their names as texts.
     pub fn tables(&self, selection: &TableSelection, now_ms: i64) -> TableList {
-        let state = self.lock();
+        let state = self.state.lock();
         let mut wanted: Vec<(String, &TableName, &ShownTable)> = state
             .tables
             .iter()
@@ -245,18 +240,18 @@ impl Board {
     /// Everything about a table; `None` if it is not maintained.
     pub fn table(&self, name: &TableName, now_ms: i64) -> Option<TableView> {
         // Unpacking takes time, in which nobody else has to wait.
-        let table = self.lock().tables.get(name).cloned();
+        let table = self.state.lock().tables.get(name).cloned();
         table.map(|table| table.view(name, now_ms))
     }
 
     /// Whether a table is maintained.
     pub fn knows(&self, name: &TableName) -> bool {
-        self.lock().tables.contains_key(name)
+        self.state.lock().tables.contains_key(name)
     }
 
     /// The pause of a table, or of everything.
     pub fn pause_of(&self, name: Option<&TableName>) -> Option<Pause> {
-        let state = self.lock();
+        let state = self.state.lock();
         name.map_or(state.paused.clone(), |name| state.tables.get(name).and_then(|table| table.paused.clone()))
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::action::RunStep;
 use crate::clean::Refused;
@@ -24,8 +24,8 @@ pub(super) const JUDGE_EVERY_MS: i64 = 10_000;
 pub(super) struct HealthJudge {
     metrics: Arc<Metrics>,
     board: Arc<Board>,
-    tables: Mutex<Tables>,
-    catalogs: Mutex<CatalogHealth>,
+    pub(super) tables: Mutex<Tables>,
+    pub(super) catalogs: Mutex<CatalogHealth>,
     /// When health was judged last, milliseconds since the epoch.
     judged_ms: AtomicI64,
     /// The whole daemon is paused.
@@ -49,14 +49,14 @@ impl Observer for HealthJudge {
                 self.catalog_listed(catalog, Some(error.to_string()), now_ms);
             }
             Event::CatalogNotListed(catalog, error) => {
-                let judged = self.catalogs().listed(catalog, Some(error.to_string()), now_ms);
+                let judged = self.catalogs.lock().listed(catalog, Some(error.to_string()), now_ms);
                 self.catalog_judged(catalog, judged);
             }
             Event::CatalogsSilent(silent) => {
-                let judged = self.catalogs().silent(silent, now_ms);
+                let judged = self.catalogs.lock().silent(silent, now_ms);
                 judged.into_iter().for_each(|(catalog, judged)| self.catalog_judged(&catalog, judged));
             }
-            Event::CatalogGone(catalog) => self.catalogs().forget(catalog),
+            Event::CatalogGone(catalog) => self.catalogs.lock().forget(catalog),
             Event::Paused(_) => self.paused.store(true, Ordering::Relaxed),
             Event::Resumed => self.paused.store(false, Ordering::Relaxed),
             Event::Table(name, event) => self.of_table(name, event),
@@ -71,19 +71,9 @@ impl HealthJudge {
         Self { metrics, board, tables: Mutex::default(), catalogs: Mutex::default(), judged_ms, paused }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Tables> {
-        // Both are whole after any panic.
-        self.tables.lock()
-    }
-
-    pub(super) fn catalogs(&self) -> MutexGuard<'_, CatalogHealth> {
-        // Whole after any panic.
-        self.catalogs.lock()
-    }
-
     /// Notes what a maintained table's health depends on; it is judged by the next heartbeat.
     pub(super) fn note(&self, name: &TableName, change: impl FnOnce(&mut Vital)) {
-        let mut tables = self.lock();
+        let mut tables = self.tables.lock();
         if let Some(vital) = tables.vitals.get_mut(name) {
             change(vital);
             tables.noted.insert(name.clone());
@@ -99,7 +89,7 @@ impl HealthJudge {
             self.judged_ms.store(now_ms, Ordering::Relaxed);
         }
         let paused = self.paused.load(Ordering::Relaxed);
-        let mut tables = self.lock();
+        let mut tables = self.tables.lock();
         let noted = std::mem::take(&mut tables.noted);
         let names = if all { tables.vitals.keys().cloned().collect() } else { noted };
         for name in &names {
@@ -114,7 +104,7 @@ impl HealthJudge {
     /// A catalog answered; `unclear`: it is not known which tables a part of it holds, and why.
     fn catalog_listed(&self, catalog: &str, unclear: Option<String>, now_ms: i64) {
         let (judged, is_news) = {
-            let mut catalogs = self.catalogs();
+            let mut catalogs = self.catalogs.lock();
             (catalogs.listed(catalog, None, now_ms), catalogs.unclear(catalog, unclear.as_deref()))
         };
         self.catalog_judged(catalog, judged);
@@ -140,9 +130,9 @@ impl HealthJudge {
 
     fn of_table(&self, name: &TableName, event: TableEvent<'_>) {
         match event {
-            TableEvent::Found => drop(self.lock().vitals.insert(name.clone(), Vital::default())),
+            TableEvent::Found => drop(self.tables.lock().vitals.insert(name.clone(), Vital::default())),
             TableEvent::Gone => {
-                let mut tables = self.lock();
+                let mut tables = self.tables.lock();
                 tables.vitals.remove(name);
                 tables.noted.remove(name);
             }

@@ -97,7 +97,7 @@ fn only_the_beginning_of_a_long_error_is_kept() {
     reporter.observe(Event::Table(&name("a"), TableEvent::CollectionFailed(&error)), 0);
     reporter.health.note(&name("a"), |vital| vital.waits(0, 1, false));
     reporter.observe(Event::Heartbeat, 0);
-    let tables = reporter.health.lock();
+    let tables = reporter.health.tables.lock();
     let vital = &tables.vitals[&name("a")];
     for text in [&vital.last_failure, &vital.unreadable] {
         fits("vital", text.as_ref().expect("known"));
@@ -116,7 +116,7 @@ fn only_the_beginning_of_a_long_error_is_kept() {
 fn a_listing_of_a_catalog_that_tells_of_no_table_is_no_news() {
     let reporter = reporter(&[]);
     let silent = BTreeSet::from(["lake".to_owned()]);
-    let news = |at_ms| reporter.health.catalogs().silent(&silent, at_ms)[0].1.is_news;
+    let news = |at_ms| reporter.health.catalogs.lock().silent(&silent, at_ms)[0].1.is_news;
     let start_ms = 1_000 * HOUR_MS;
     assert!(news(start_ms));
     reporter.observe(Event::CatalogListed("lake"), start_ms + 30_000);

@@ -21,7 +21,7 @@ use std::sync::OnceLock;
 use definitions::GaugeSample;
 pub use definitions::{ALL, Definition, MetricKind};
 use operating_system::ProcessMetrics;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Registry, TextEncoder};
@@ -89,7 +89,7 @@ impl Metrics {
         let (memory, process) = (OnceLock::new(), OnceLock::new());
         let metrics = Self { registry, gauges, counters, histograms, sizes, slots, memory, process };
         metrics.start_process_series();
-        metrics.show_table_counts(&metrics.slots());
+        metrics.show_table_counts(&metrics.slots.lock());
         metrics
     }
 
@@ -107,23 +107,18 @@ impl Metrics {
 
     /// Makes a table known: its counters start at 0.
     pub fn register_table(&self, table: &TableName) {
-        let mut slots = self.slots();
+        let mut slots = self.slots.lock();
         self.slot(&mut slots, table);
     }
 
     /// Removes all series of a table that is gone. Counters that it shared with others stay as long as the catalog does.
     pub fn forget_table(&self, table: &TableName) {
-        let mut slots = self.slots();
+        let mut slots = self.slots.lock();
         if slots.remove(table) == Some(SeriesSlot::Own) {
             self.remove_series(&Labels::of(table, SeriesSlot::Own));
         }
         self.forget_totals(&mut slots, &table.catalog);
         self.show_table_counts(&slots);
-    }
-
-    fn slots(&self) -> MutexGuard<'_, Slots> {
-        // The numbers are still the best there are.
-        self.slots.lock()
     }
 
     fn gauge(&self, definition: &Definition, labels: &[&str]) -> Gauge {
@@ -191,7 +186,7 @@ impl Metrics {
 
     /// Removes a gauge of a table that has no other label, if the table has one of its own.
     fn remove(&self, table: &TableName, definition: &Definition) {
-        if self.slots().get(table) == Some(SeriesSlot::Own) {
+        if self.slots.lock().get(table) == Some(SeriesSlot::Own) {
             // One that was never set has no series.
             let _ = self.gauges[definition.name].remove_label_values(&Labels::of(table, SeriesSlot::Own).with(&[]));
         }
@@ -199,7 +194,7 @@ impl Metrics {
 
     /// Sets gauges of a table. Of a folded one only those that add up are kept.
     fn record(&self, table: &TableName, samples: &[GaugeSample]) {
-        let mut slots = self.slots();
+        let mut slots = self.slots.lock();
         match self.slot(&mut slots, table) {
             SeriesSlot::Own => {
                 let labels = Labels::of(table, SeriesSlot::Own);
@@ -221,7 +216,7 @@ impl Metrics {
 
     /// Shows what folded tables add up to. Done only when metrics are asked for, since each of these tables changes it.
     fn show_other_totals(&self) {
-        let (slots, folded) = (self.slots(), series::folded());
+        let (slots, folded) = (self.slots.lock(), series::folded());
         for (catalog, totals) in slots.totals() {
             let labels = Labels::of_others(catalog);
             for ((definition, extra), &total) in folded.iter().zip(&totals) {

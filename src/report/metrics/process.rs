@@ -70,13 +70,13 @@ impl Metrics {
     /// Shows whether a catalog's tables could be listed.
     pub fn set_catalog_up(&self, catalog: &str, up: bool) {
         self.gauge(&definitions::CATALOG_UP, &[catalog]).set(flag(up));
-        self.slots().catalog_stays(catalog);
+        self.slots.lock().catalog_stays(catalog);
     }
 
     /// Removes the series of a catalog that is no longer configured. Those of its tables go with [`Metrics::forget_table`],
     /// and what tables beyond the limit share with the last of them.
     pub fn forget_catalog(&self, catalog: &str) {
-        let mut slots = self.slots();
+        let mut slots = self.slots.lock();
         slots.catalog_goes(catalog);
         self.forget_totals(&mut slots, catalog);
         // One that was never asked has no series.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Bucket, Histogram, LabelPair, Metric, MetricFamily, MetricType};
 
@@ -29,16 +29,11 @@ impl SizeCollector {
 
     /// Replaces a table's histogram.
     pub(super) fn set(&self, labels: &Labels<'_>, values: &[f64]) {
-        self.lock().insert(key(labels), values.to_vec());
+        self.histograms.lock().insert(key(labels), values.to_vec());
     }
 
     pub(super) fn remove(&self, labels: &Labels<'_>) {
-        self.lock().remove(&key(labels));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<[String; 3], Vec<f64>>> {
-        // Each value is replaced as a whole.
-        self.histograms.lock()
+        self.histograms.lock().remove(&key(labels));
     }
 
     fn metric(&self, key: &[String; 3], values: &[f64]) -> Metric {
@@ -83,7 +78,7 @@ impl Collector for SizeCollector {
         family.set_name(self.definition.name.to_owned());
         family.set_help(self.definition.help.to_owned());
         family.set_field_type(MetricType::HISTOGRAM);
-        family.set_metric(self.lock().iter().map(|(key, values)| self.metric(key, values)).collect());
+        family.set_metric(self.histograms.lock().iter().map(|(key, values)| self.metric(key, values)).collect());
         vec![family]
     }
 }

@@ -19,7 +19,7 @@ impl Metrics {
             stats.size_histogram.buckets().map(|bucket| (bucket.files as f64, bucket.bytes as f64)).unzip();
         // The buckets, and the sum behind them.
         let values = [files, vec![bytes.iter().sum()]].concat();
-        let mut slots = self.slots();
+        let mut slots = self.slots.lock();
         match self.slot(&mut slots, table) {
             SeriesSlot::Own => self.sizes.set(&Labels::of(table, SeriesSlot::Own), &values),
             SeriesSlot::Other => slots.set_values(table, series::folded().len(), &values),
@@ -71,7 +71,7 @@ impl Metrics {
     }
 
     fn count_run(&self, table: &TableName, run: &ActionReport) {
-        let mut slots = self.slots();
+        let mut slots = self.slots.lock();
         let slot = self.slot(&mut slots, table);
         let labels = Labels::of(table, slot);
         let (action, outcome) = (run.action.as_str(), run.outcome.as_str());
