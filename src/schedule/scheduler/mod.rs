@@ -108,7 +108,11 @@ impl Scheduler {
                 Some(listing) = found.recv() => self.take_in(listing),
                 Some(finished) = self.workers.join_next() => self.finish(finished),
                 Some(order) = self.orders.next() => self.obey(order),
-                Some(numbers) = self.numbers.1.recv() => self.take_numbers(numbers),
+                Some(numbers) = self.numbers.1.recv() => {
+                    // Nothing falls due by them.
+                    self.take_numbers(numbers);
+                    continue;
+                }
                 // Nobody publishes settings any more while the process stops; that is no reason to stop here.
                 Ok(()) = self.settings.changed() => {
                     // None of them tells of a catalog that is gone.
