@@ -10,9 +10,8 @@ use super::report::{FileKind, Tally, note_failure};
 use crate::catalog::TableHandle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::delete_files::{Proof, delete_files};
-use crate::table::LoadedTable;
 use crate::table::path::CanonicalPath;
-use crate::table::references::{GC_DISABLED, gc_enabled};
+use crate::table::references::require_gc;
 
 /// Files between two looks at the metadata: what the largest delete request of a store takes.
 const BATCH: usize = 1000;
@@ -199,21 +198,13 @@ fn local_checksum(path: &str) -> Option<String> {
     (!name.ends_with(".crc")).then(|| format!("{directory}/.{name}.crc"))
 }
 
-/// An error if the table's files must not be deleted, whatever refers to them.
-pub(super) fn require_deletable(loaded: &LoadedTable) -> Result<()> {
-    if gc_enabled(loaded) {
-        return Ok(());
-    }
-    Err(Error::new(ErrorKind::Conflict, GC_DISABLED))
-}
-
 /// The table with fresh metadata. An error if it is another table by now, or its files must not be deleted.
 pub(super) async fn refresh(table: &TableHandle) -> Result<TableHandle> {
     let fresh = table.refresh().await?;
     if fresh.loaded.metadata.uuid() != table.loaded.metadata.uuid() {
         return Err(Error::new(ErrorKind::Conflict, "the table was dropped and made anew meanwhile"));
     }
-    require_deletable(&fresh.loaded)?;
+    require_gc(&fresh.loaded)?;
     Ok(fresh)
 }
 

@@ -15,7 +15,7 @@ use iceberg::spec::{DataContentType, ManifestFile, SnapshotReference};
 use tracing::Instrument;
 
 use super::clocks::clock_apart;
-use super::deletion::{Deleter, Doomed, refresh, require_deletable};
+use super::deletion::{Deleter, Doomed, refresh};
 use super::ownership::{compare_with_neighbours, read_metadata};
 use super::reachable::Reachable;
 use super::report::{ExpireOutcome, ExpireReport, FileKind, Refused, Tally};
@@ -30,7 +30,7 @@ use crate::storage::delete_files::Proof;
 use crate::table::SnapshotRef;
 use crate::table::path::CanonicalPath;
 use crate::table::path_set::PathSet;
-use crate::table::references::{metadata_files, statistics_files};
+use crate::table::references::{metadata_files, require_gc, statistics_files};
 use crate::telemetry::phase_span;
 
 /// Content files that one run deletes at most; the rest is left to orphan removal, with its manifests as proof.
@@ -200,7 +200,7 @@ struct Candidates {
 
 async fn prepare(table: &TableHandle, plan: &ExpirePlan) -> Result<(Reachable, Candidates)> {
     let loaded = &table.loaded;
-    require_deletable(loaded)?;
+    require_gc(loaded)?;
     let expiring: HashSet<i64> = plan.remove_snapshots.iter().copied().collect();
     let retained = Reachable::new(loaded, false)?;
     let retained = retained.with_snapshots(&table.store, loaded, |id| !expiring.contains(&id)).await?;

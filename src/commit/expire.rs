@@ -10,11 +10,11 @@ use super::engine::{Change, Engine, Fate, Request};
 use super::{CommitContext, CommitResult};
 use crate::catalog::TableHandle;
 use crate::clock::Clock;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::plan::ExpirePlan;
 use crate::plan::expire_snapshots::rebase;
 use crate::table::LoadedTable;
-use crate::table::references::{GC_DISABLED, gc_enabled};
+use crate::table::references::require_gc;
 
 /// Snapshots removed by one commit at most; each such commit leaves a valid table.
 const SNAPSHOTS_PER_COMMIT: usize = 1000;
@@ -71,9 +71,7 @@ impl Change for Expire {
     }
 
     async fn prepare(&mut self, table: &TableHandle, _: u32) -> Result<Option<Request<Batch>>> {
-        if !gc_enabled(&table.loaded) {
-            return Err(Error::new(ErrorKind::Conflict, GC_DISABLED));
-        }
+        require_gc(&table.loaded)?;
         let Some(batch) = next_batch(&table.loaded, &self.rest) else { return Ok(None) };
         let refs = rebase(&self.rest, &table.loaded)?.refs_seen;
         require_unnamed(&table.loaded, &batch, &refs)?;

@@ -51,6 +51,31 @@ pub struct FileEntry {
 }
 
 impl FileEntry {
+    /// A Parquet data file of which no manifest tells yet.
+    pub fn unlisted(path: &str, partition: PartitionTuple, record_count: u64, file_size_bytes: u64) -> Self {
+        Self {
+            content: DataContentType::Data,
+            file_path: path.into(),
+            file_format: Some(DataFileFormat::Parquet),
+            partition: Arc::new(partition),
+            record_count,
+            file_size_bytes,
+            data_sequence_number: 0,
+            file_sequence_number: None,
+            snapshot_id: 0,
+            equality_ids: Vec::new(),
+            referenced_data_file: None,
+            path_bound: None,
+            content_offset: None,
+            content_size_bytes: None,
+            sort_order_id: None,
+            first_row_id: None,
+            encrypted: false,
+            fault: None,
+            manifest_path: "".into(),
+        }
+    }
+
     /// A deletion vector lives as a blob in a Puffin file.
     pub fn is_deletion_vector(&self) -> bool {
         self.content == DataContentType::PositionDeletes && self.file_format == Some(DataFileFormat::Puffin)

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::table::path::CanonicalPath;
 use crate::table::{DeclaredPaths, LoadedTable};
 
@@ -25,6 +25,11 @@ pub const GC_DISABLED: &str =
 /// any value but `true` (in any case) means no.
 pub fn gc_enabled(loaded: &LoadedTable) -> bool {
     loaded.metadata.properties().get("gc.enabled").is_none_or(|v| v.trim().eq_ignore_ascii_case("true"))
+}
+
+/// [`ErrorKind::Conflict`] if the table's files must not be deleted, whatever refers to them.
+pub fn require_gc(loaded: &LoadedTable) -> Result<()> {
+    if gc_enabled(loaded) { Ok(()) } else { Err(Error::new(ErrorKind::Conflict, GC_DISABLED)) }
 }
 
 /// Milliseconds by which the table's metadata is from the future, if that is more than [`CLOCK_SKEW_LIMIT_MS`].

@@ -1,7 +1,5 @@
 //! Metadata, content files, manifests and manifest lists for tests, the last two as the library writes them.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use iceberg::io::FileIO;
 use iceberg::spec::{
@@ -63,26 +61,13 @@ pub(super) fn changed(mut document: Value, changes: Value) -> Value {
 
 /// A live Parquet data file without partition, of snapshot and sequence number 1; sizes in rows and bytes.
 pub fn file_entry(path: &str, record_count: u64, file_size_bytes: u64) -> FileEntry {
+    let partition = PartitionTuple { spec_id: 0, values: PartitionValues::empty() };
     FileEntry {
-        content: DataContentType::Data,
-        file_path: path.into(),
-        file_format: Some(DataFileFormat::Parquet),
-        partition: Arc::new(PartitionTuple { spec_id: 0, values: PartitionValues::empty() }),
-        record_count,
-        file_size_bytes,
         data_sequence_number: 1,
         file_sequence_number: Some(1),
         snapshot_id: 1,
-        equality_ids: Vec::new(),
-        referenced_data_file: None,
-        path_bound: None,
-        content_offset: None,
-        content_size_bytes: None,
-        sort_order_id: None,
-        first_row_id: None,
-        encrypted: false,
-        fault: None,
         manifest_path: "m.avro".into(),
+        ..FileEntry::unlisted(path, partition, record_count, file_size_bytes)
     }
 }
 

@@ -89,26 +89,11 @@ impl PartitionProof {
 
 /// An output as readers of inputs want it.
 fn described(file: &DataFile, spec_id: i32) -> FileEntry {
+    let partition = PartitionTuple { spec_id, values: file.partition().clone().into() };
     FileEntry {
         content: file.content_type(),
-        file_path: file.file_path().into(),
         file_format: Some(file.file_format()),
-        partition: Arc::new(PartitionTuple { spec_id, values: file.partition().clone().into() }),
-        record_count: file.record_count(),
-        file_size_bytes: file.file_size_in_bytes(),
-        data_sequence_number: 0,
-        file_sequence_number: None,
-        snapshot_id: 0,
-        equality_ids: Vec::new(),
-        referenced_data_file: None,
-        path_bound: None,
-        content_offset: None,
-        content_size_bytes: None,
-        sort_order_id: None,
-        first_row_id: None,
-        encrypted: false,
-        fault: None,
-        manifest_path: "".into(),
+        ..FileEntry::unlisted(file.file_path(), partition, file.record_count(), file.file_size_in_bytes())
     }
 }
 
