@@ -183,7 +183,7 @@ impl utoipa::PartialSchema for Doing {
 impl utoipa::ToSchema for Doing {}
 
 /// How an action ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// Everything planned was done.
@@ -195,6 +195,7 @@ pub enum Outcome {
     /// A commit may or may not have happened.
     Unknown,
     /// There was nothing to do, or a reason that is no failure not to do it.
+    #[default]
     Skipped,
     /// The run was told to stop.
     Cancelled,

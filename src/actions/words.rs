@@ -29,10 +29,7 @@ pub fn count(number: impl TryInto<u64>, noun: &str) -> String {
 /// The sum over all kinds.
 pub(super) fn total<K>(tallies: &BTreeMap<K, Tally>) -> Tally {
     let mut sum = Tally::default();
-    for tally in tallies.values() {
-        sum.files += tally.files;
-        sum.bytes += tally.bytes;
-    }
+    tallies.values().for_each(|tally| sum.absorb(*tally));
     sum
 }
 

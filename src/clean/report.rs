@@ -30,7 +30,7 @@ impl Tally {
         self.bytes = self.bytes.saturating_sub(bytes);
     }
 
-    pub(super) fn absorb(&mut self, other: Self) {
+    pub fn absorb(&mut self, other: Self) {
         self.files += other.files;
         self.bytes = self.bytes.saturating_add(other.bytes);
     }

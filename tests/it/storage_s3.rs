@@ -226,6 +226,14 @@ async fn a_good_batch_is_one_request() {
     assert!(server.received()[0].body_text().contains("<Key>t/17 &amp;&lt;%</Key>"));
 }
 
+/// A table's store whose permit holds from now on.
+fn store_with(server: &HttpServer, permit: WritePermit) -> StoreRef {
+    permit.grant(tokio::time::Instant::now() + std::time::Duration::from_secs(600));
+    let lender = Arc::new(Lender { calls: AtomicUsize::new(0), credentials: Mutex::default() });
+    let base = HashMap::from([("s3.region".to_owned(), "us-east-1".to_owned())]);
+    storage::for_table(&base, &table(server), lender, Arc::new(NoObserver), permit).unwrap()
+}
+
 #[tokio::test]
 async fn a_batch_that_is_taken_apart_ends_with_the_permit() {
     let permit = WritePermit::withheld();
@@ -236,10 +244,7 @@ async fn a_batch_that_is_taken_apart_ends_with_the_permit() {
         }
         s3_error(503, "SlowDown")
     });
-    permit.grant(tokio::time::Instant::now() + std::time::Duration::from_secs(600));
-    let lender = Arc::new(Lender { calls: AtomicUsize::new(0), credentials: Mutex::default() });
-    let base = HashMap::from([("s3.region".to_owned(), "us-east-1".to_owned())]);
-    let store = storage::for_table(&base, &table(&server), lender, Arc::new(NoObserver), permit).unwrap();
+    let store = store_with(&server, permit);
     let report = delete_files(store.as_ref(), &["s3://bkt/t/a".to_owned()], Proof::Orphan).await;
     let kinds: Vec<_> = report.failed.iter().map(|(_, error)| error.kind()).collect();
     assert_eq!((report.deleted.len(), kinds), (0, vec![ErrorKind::Cancelled]));
@@ -255,10 +260,7 @@ async fn a_delete_request_is_not_repeated_without_the_permit() {
         revoked.revoke();
         s3_error(503, "SlowDown")
     });
-    permit.grant(tokio::time::Instant::now() + std::time::Duration::from_secs(600));
-    let lender = Arc::new(Lender { calls: AtomicUsize::new(0), credentials: Mutex::default() });
-    let base = HashMap::from([("s3.region".to_owned(), "us-east-1".to_owned())]);
-    let store = storage::for_table(&base, &table(&server), lender, Arc::new(NoObserver), permit).unwrap();
+    let store = store_with(&server, permit);
     let paths = ["s3://bkt/t/a", "s3://bkt/t/b"].map(str::to_owned);
     let report = delete_files(store.as_ref(), &paths, Proof::Orphan).await;
     let kinds: Vec<_> = report.failed.iter().map(|(_, error)| error.kind()).collect();

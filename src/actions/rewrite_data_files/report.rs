@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::plan::Skipped;
 
 /// The report of compacting one table.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct RewriteReport {
     pub outcome: Outcome,
@@ -66,41 +66,9 @@ impl RewriteReport {
     /// Error lines kept; the counts go on.
     pub const MAX_ERRORS: usize = 20;
 
-    pub fn new() -> Self {
-        Self {
-            outcome: Outcome::Skipped,
-            metadata_invalid: false,
-            refused: false,
-            reason: None,
-            considered_data_files: 0,
-            planned_groups: 0,
-            committed_groups: 0,
-            failed_groups: 0,
-            conflicted_groups: 0,
-            abandoned_groups: 0,
-            rewritten_data_files: 0,
-            added_data_files: 0,
-            removed_delete_files: 0,
-            rewritten_bytes: 0,
-            added_bytes: 0,
-            input_rows: 0,
-            deleted_rows: 0,
-            output_rows: 0,
-            commits: 0,
-            conflicts: 0,
-            unknown_commits: 0,
-            unsettled_commits: 0,
-            last_commit_ms: None,
-            duration_ms: 0,
-            phases_ms: PhaseTimes::default(),
-            skipped: Vec::new(),
-            errors: Vec::new(),
-        }
-    }
-
     /// Nothing to do, and why.
     pub fn skipped(reason: impl Into<String>) -> Self {
-        Self { reason: Some(reason.into()), ..Self::new() }
+        Self { reason: Some(reason.into()), ..Self::default() }
     }
 
     /// Could not even begin.
@@ -108,7 +76,7 @@ impl RewriteReport {
         let metadata_invalid = error.kind() == ErrorKind::DataInvalid;
         let refused = error.kind() == ErrorKind::Unsupported;
         let reason = Some(error.to_string());
-        Self { outcome: Outcome::of(error.kind()), metadata_invalid, refused, reason, ..Self::new() }
+        Self { outcome: Outcome::of(error.kind()), metadata_invalid, refused, reason, ..Self::default() }
     }
 
     /// Remembers an error line.
@@ -143,11 +111,5 @@ impl RewriteReport {
             let limit = run_timeout.as_secs();
             self.reason = Some(format!("given up: a run may take {limit} s (`limits.run-timeout`)"));
         }
-    }
-}
-
-impl Default for RewriteReport {
-    fn default() -> Self {
-        Self::new()
     }
 }

@@ -86,7 +86,7 @@ impl<'a> Rewriting<'a> {
             considered_data_files: plan.considered_data_files,
             planned_groups: total,
             skipped: plan.skipped.clone(),
-            ..RewriteReport::new()
+            ..RewriteReport::default()
         };
         Self {
             env,

@@ -66,7 +66,7 @@ fn ran(n: i64) -> ActionReport {
     let report = RewriteReport {
         considered_data_files: 100,
         errors: vec![format!("file group {n} failed: {}", "e".repeat(200))],
-        ..RewriteReport::new()
+        ..RewriteReport::default()
     };
     ActionReport {
         outcome: Outcome::Failed,

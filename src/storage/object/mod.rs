@@ -101,14 +101,14 @@ impl ObjectStore {
     }
 
     /// What paths must share to be reached the same way: the root, and the prefix of the vended credential.
-    fn root_id(&self, path: &str) -> Result<(String, String)> {
-        Ok((self.split(path)?.authority.to_owned(), self.settings.prefix_for(path)))
+    fn root_id(&self, parts: &SplitPath<'_>, path: &str) -> (String, String) {
+        (parts.authority.to_owned(), self.settings.prefix_for(path))
     }
 
     /// The way to the root of `path` is made on first use.
     fn place(&self, path: &str) -> Result<ObjectPlace> {
-        let key = self.split(path)?.key.to_owned();
-        let id = self.root_id(path)?;
+        let parts = self.split(path)?;
+        let (key, id) = (parts.key.to_owned(), self.root_id(&parts, path));
         let mut roots = self.roots.lock();
         if let Some(root) = roots.get(&id) {
             return Ok(ObjectPlace { root: root.clone(), key });
@@ -317,7 +317,8 @@ impl Store for Arc<ObjectStore> {
         let mut results = Vec::new();
         let mut groups: HashMap<(String, String), Vec<usize>> = HashMap::new();
         for (index, path) in paths.iter().enumerate() {
-            results.push(self.root_id(path).map(|id| groups.entry(id).or_default().push(index)));
+            let id = self.split(path).map(|parts| self.root_id(&parts, path));
+            results.push(id.map(|id| groups.entry(id).or_default().push(index)));
         }
         for indexes in groups.into_values() {
             let group: Vec<String> = indexes.iter().map(|&i| paths[i].clone()).collect();
